@@ -1,0 +1,1 @@
+"""Alert rules as code, burn-rate evaluation, notification, triage."""

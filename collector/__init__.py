@@ -1,0 +1,1 @@
+"""Everything that brings data in and keeps it."""

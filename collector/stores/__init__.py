@@ -1,0 +1,1 @@
+"""One store a module, all held by one contract test class."""

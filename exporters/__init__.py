@@ -1,0 +1,1 @@
+"""Everything that hands derived numbers to other systems."""

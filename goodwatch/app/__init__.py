@@ -1,0 +1,1 @@
+"""Configuration, wiring, scheduling: the only place that knows every adapter."""

@@ -1,0 +1,1 @@
+"""Nouns and arithmetic: pure, standard library and pydantic only."""

@@ -1,0 +1,126 @@
+"""The nouns: what is scraped, what was read, what is running. Times are Unix seconds UTC, ratios 0..1."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class SignalKind(StrEnum):
+    """How a canonical signal may be combined over time and over series."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+    INFO = "info"
+
+
+class SignalStatus(StrEnum):
+    """What is known of a signal on one target; never a silent zero."""
+
+    MEASURED = "measured"
+    DERIVED = "derived"
+    ABSENT = "absent"
+
+
+class Basis(StrEnum):
+    """Where a derived number comes from (design: words that must mean one thing)."""
+
+    COUNTED = "counted"
+    ESTIMATED = "estimated"
+    BOUNDED = "bounded"
+    MEASURED = "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """An interval that holds the true value; ``high`` None is open above ("more than low")."""
+
+    low: float
+    high: float | None
+
+    @property
+    def width(self) -> float | None:
+        """Distance of the ends; None when open."""
+        return None if self.high is None else self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A cumulative histogram: counts of observations at or below each bound.
+
+    ``le`` ascends and ends with +Inf; ``count`` has the same length and never falls.
+    As an increase over a window the same shape holds, with counts of that window.
+    """
+
+    le: tuple[float, ...]
+    count: tuple[float, ...]
+    sum: float | None = None
+
+    @property
+    def total(self) -> float:
+        """Number of observations."""
+        return self.count[-1] if self.count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One canonical engine signal at one scrape (design §3).
+
+    ``rank`` names the data-parallel engine that the value belongs to ("" when there is one).
+    ``part`` is the canonical split of a signal, as ``key=value`` ("finished_reason=stop", "is_streaming=true",
+    "status=5xx"), "" when the signal has none. Gauges and counters use ``value``; histograms use ``histogram``.
+    """
+
+    ts: float
+    target: str
+    service: str
+    model: str
+    engine: str
+    engine_version: str
+    rank: str
+    signal: str
+    part: str = ""
+    value: float | None = None
+    histogram: Histogram | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One URL that is scraped. ``name`` is its identity: two targets never share history."""
+
+    name: str
+    url: str
+    service: str
+    engine: str | None = None  # pinned by config; None: detect
+    engine_version: str | None = None  # pinned by config; None: detect
+    gpus: float | None = None  # GPUs held by this target; None: not configured
+    gpu_hour_usd: float | None = None  # price of one GPU-hour; None: cost is not measurable
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What one scrape of one target brought; samples is empty when it failed."""
+
+    ts: float
+    target: str
+    service: str
+    up: bool
+    duration_s: float
+    samples: tuple[Sample, ...] = ()
+    error: str = ""  # for a person; "" when up
+    reason: str = ""  # stable counter label: "timeout", "refused", "http_status", "body_limit", ...
+    body_bytes: int = 0
+    page_samples: int = 0  # series on the page before normalising
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What a target says it runs. A change of ``facts`` is an event."""
+
+    ts: float
+    target: str
+    service: str
+    engine: str
+    engine_version: str
+    model: str
+    facts: dict[str, str] = field(default_factory=dict)  # "kv_block_size": "32", "max_model_len": "2048", ...

@@ -1,0 +1,83 @@
+"""What the stages ask of each other; adapters fulfil these, the app wires them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from goodwatch.core.model import Deployment, Scrape
+
+
+class SampleStore(Protocol):
+    """Keeps scrapes and what was derived from them. Frames follow ``goodwatch.signals.frames``.
+
+    All methods are blocking; the service calls them in one worker thread. Intervals are ``[start_s, end_s)``.
+    Every method raises ``StoreError`` when the store cannot do it, and says what to do.
+    """
+
+    def append(self, scrapes: Sequence[Scrape]) -> None:
+        """Commit scrapes (samples and up/down rows) in one transaction."""
+        ...
+
+    def samples(
+        self,
+        start_s: float,
+        end_s: float,
+        *,
+        service: str | None = None,
+        target: str | None = None,
+        signals: Sequence[str] | None = None,
+    ) -> pl.DataFrame:
+        """Samples as ``frames.SAMPLES``, sorted by ts."""
+        ...
+
+    def scrapes(
+        self, start_s: float, end_s: float, *, service: str | None = None, target: str | None = None
+    ) -> pl.DataFrame:
+        """One row a scrape, failed ones included, as ``frames.SCRAPES``, sorted by ts."""
+        ...
+
+    def append_minutes(self, minutes: pl.DataFrame) -> None:
+        """Commit per-minute increases (``frames.MINUTES``); a minute that is there already is replaced."""
+        ...
+
+    def minutes(
+        self,
+        start_s: float,
+        end_s: float,
+        *,
+        service: str | None = None,
+        target: str | None = None,
+        signals: Sequence[str] | None = None,
+    ) -> pl.DataFrame:
+        """Per-minute increases and gauge summaries as ``frames.MINUTES``, sorted by minute_s."""
+        ...
+
+    def append_derived(self, derived: pl.DataFrame) -> None:
+        """Commit derived numbers (``frames.DERIVED``); the same key again replaces."""
+        ...
+
+    def derived(
+        self, start_s: float, end_s: float, *, service: str | None = None, name: str | None = None
+    ) -> pl.DataFrame:
+        """Derived numbers as they were published, as ``frames.DERIVED``, sorted by ts."""
+        ...
+
+    def record_deployment(self, deployment: Deployment) -> bool:
+        """Keep what a target runs if it differs from what it ran before; True when it was a change."""
+        ...
+
+    def deployments(self, start_s: float, end_s: float, *, service: str | None = None) -> list[Deployment]:
+        """Deployment changes in the interval, oldest first."""
+        ...
+
+    def compact(self, now_s: float) -> int:
+        """Drop what is past its retention; returns rows dropped."""
+        ...
+
+    def close(self) -> None:
+        """Flush and let go of the files; safe to call twice."""
+        ...

@@ -1,0 +1,1 @@
+"""Derivations over polars frames: goodput, latency, saturation, cost. Pure."""

@@ -1,0 +1,1 @@
+"""VRAM, speed and cost models; recommendations and their verification."""
