@@ -67,11 +67,16 @@ class Engine:
     model_labels: tuple[str, ...] = ("model_name",)
     sum_labels: tuple[str, ...] = ()  # ranks whose series add up (data parallel)
     repeat_labels: tuple[str, ...] = ()  # ranks whose series repeat one value (tensor/pipeline parallel): take one
+    total_labels: tuple[str, ...] = ()  # labels whose empty value is already the total of the others
+    info: tuple[str, ...] = ()  # families whose labels say what runs (deployment facts)
     ignore_labels: tuple[str, ...] = ()  # labels without meaning for us (pid, instance noise)
     role_label: str | None = None  # label that names prefill / decode in a disaggregated fleet
     version_paths: tuple[tuple[str, str], ...] = ()  # (HTTP path, JSON key) that tell the version
     metrics_paths: tuple[str, ...] = ("/metrics",)
     tokens_step_at_finish: bool = False  # token counters move only when a request ends
+    finished_counts_aborts: bool = False  # the finished counter and E2E histogram hold aborted requests too
+    ttft_at_finish: bool = False  # TTFT is observed when the request ends, so its population is the ended requests
+    tpot_skips_single: bool = False  # requests with one output token leave no TPOT observation
     ttft_repeats_until: str | None = None  # last version that observes TTFT again after a preemption
     zeros_from_start: bool = False  # counters exist as zeros before their first event
     generate_handlers: str = r".*/v1/(chat/)?completions.*"  # HTTP routes that are inference requests

@@ -124,3 +124,46 @@ class Deployment:
     engine_version: str
     model: str
     facts: dict[str, str] = field(default_factory=dict)  # "kv_block_size": "32", "max_model_len": "2048", ...
+
+
+class Absence(StrEnum):
+    """Why a number is not there: three different answers everywhere."""
+
+    NO_TRAFFIC = "no traffic"  # the engine was seen, nothing happened
+    NO_DATA = "no data"  # nothing was seen
+    NOT_MEASURABLE = "not measurable"  # this engine, version or setting does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One derived number as it is shown: a point, an interval, or the reason why there is none.
+
+    ``value`` for a point, ``bounds`` for an interval (both may be there: a mean inside its interval).
+    ``absence`` is set exactly when both are None; ``note`` is a short sentence for a person.
+    """
+
+    unit: str
+    basis: Basis | None = None
+    value: float | None = None
+    bounds: Bounds | None = None
+    absence: Absence | None = None
+    note: str = ""
+
+    @classmethod
+    def none(cls, unit: str, absence: Absence, note: str = "") -> "Number":
+        """A number that is not there, and why."""
+        return cls(unit, absence=absence, note=note)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Latency targets of an SLO; None is no target on that signal."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+
+    def items(self) -> tuple[tuple[str, float], ...]:
+        """The targets that are set, as (signal, seconds)."""
+        pairs = (("ttft_seconds", self.ttft_s), ("tpot_seconds", self.tpot_s), ("e2e_seconds", self.e2e_s))
+        return tuple((name, limit) for name, limit in pairs if limit is not None)

@@ -1,0 +1,253 @@
+"""Native series → canonical samples, by an engine's table. Pure; what was taken and from where is part of the answer.
+
+Ranks: series of data-parallel engines are kept apart (``rank``), series that repeat one value per tensor or pipeline
+rank are taken once, everything else under one signal adds up (engine-metrics reference, section 4).
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from collector.families import Families, Family, Series
+from goodwatch.core.catalogue import CATALOGUE, Signal
+from goodwatch.core.engine import Engine, Source
+from goodwatch.core.histogram import merged
+from goodwatch.core.model import Histogram, Sample, SignalKind, Target
+
+_PROCESS_LABELS: Final = ("pid",)  # one copy a process: prometheus_client multiprocess mode without a gauge mode
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One canonical value on one page, before it gets a time and a target."""
+
+    model: str
+    rank: str
+    part: str
+    value: float | None = None
+    histogram: Histogram | None = None
+    closed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A signal that is on the page: values, where they come from, how many series were folded into one."""
+
+    signal: Signal
+    source: Source
+    wire: str  # the family's name on this page
+    values: tuple[Value, ...]
+    repeated: int = 1  # series that repeated one value (ranks, processes); 1: none did
+    unlike_bounds: bool = False  # histograms of unlike bounds were merged on the shared ones
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All canonical signals of one page."""
+
+    engine: Engine
+    models: tuple[str, ...]
+    resolved: Mapping[str, Resolved] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def samples(self, target: Target, ts: float, engine_version: str) -> list[Sample]:
+        """The reading as samples of a target at a time."""
+        return [
+            Sample(
+                ts, target.name, target.service, v.model, self.engine.name, engine_version, v.rank, name, v.part,
+                v.value, v.histogram,
+            )
+            for name, r in self.resolved.items()
+            for v in r.values
+        ]  # fmt: skip
+
+
+def read(families: Families, engine: Engine, *, pinned: bool = False) -> Reading:
+    """Resolve every signal of the catalogue that the page carries.
+
+    ``pinned`` says that an operator declared this engine, which lets unprefixed names be claimed.
+    """
+    resolved: dict[str, Resolved] = {}
+    for name, sources in engine.signals.items():
+        found = next(
+            (r for s in sources if (pinned or not s.declared_only) and (r := _resolve(name, s, families, engine))),
+            None,
+        )
+        if found is not None:
+            resolved[name] = found
+    models = tuple(sorted({v.model for r in resolved.values() for v in r.values if v.model}))
+    if len(models) == 1:
+        resolved = {name: _with_model(r, models[0]) for name, r in resolved.items()}
+    return Reading(engine, models, resolved, _facts(families, engine))
+
+
+def _resolve(name: str, source: Source, families: Families, engine: Engine) -> Resolved | None:
+    family = families.get(source.metric, source.type)
+    if family is None:
+        return None
+    signal = CATALOGUE[name]
+    series = [s for s in _totals_only(family.series, engine.total_labels) if _matches(s, source.where)]
+    pairs = [(s, v) for s in series if (v := _value(s, source, signal.kind, families)) is not None]
+    if not pairs:
+        return None
+    groups: dict[tuple[str, str, str], list[tuple[Series, float | Histogram]]] = {}
+    for one, value in pairs:
+        key = (_model(one, engine), _rank(one, engine), _part(one, source))
+        groups.setdefault(key, []).append((one, value))
+    repeated, unlike = 1, False
+    values: list[Value] = []
+    for (model, rank, part), members in sorted(groups.items()):
+        kept = _once(members, engine)
+        repeated = max(repeated, len(members) - len(kept) + 1)
+        value, mixed = _combined([v for _, v in kept], signal)
+        unlike = unlike or mixed
+        closed = all(s.closed for s, _ in kept)
+        if isinstance(value, Histogram):
+            values.append(Value(model, rank, part, histogram=value, closed=closed))
+        else:
+            values.append(Value(model, rank, part, value=value))
+    return Resolved(signal, source, family.name, tuple(values), repeated, unlike)
+
+
+def _value(series: Series, source: Source, kind: SignalKind, families: Families) -> float | Histogram | None:
+    """The canonical value of one native series, or None when it cannot be told."""
+    if source.read == "label":
+        return _label_number(series, source)
+    if source.read == "sum":
+        total = series.histogram.sum if series.histogram else None
+        return None if total is None else total * source.scale
+    if source.read == "count":
+        return series.histogram.total if series.histogram else None
+    if kind is SignalKind.HISTOGRAM:
+        return None if series.histogram is None else _scaled(series.histogram, source.scale)
+    value = series.value
+    for metric, sign in (*((m, 1.0) for m in source.plus), *((m, -1.0) for m in source.minus)):
+        value += sign * sum(s.value for s in _partners(series, metric, families))
+    for metric in source.times:
+        partners = _partners(series, metric, families)
+        if not partners:
+            return None
+        value *= partners[0].value
+    for metric in source.over:
+        partners = _partners(series, metric, families)
+        if not partners or partners[0].value == 0:
+            return None
+        value /= partners[0].value
+    return value * source.scale if math.isfinite(value) else None
+
+
+def _partners(series: Series, metric: str, families: Families) -> list[Series]:
+    """Series of another family that agree on every label both carry."""
+    name, _, where = metric.partition("{")
+    wanted = dict(w.split("=", 1) for w in where.rstrip("}").replace('"', "").split(",") if w)
+    found: list[Series] = []
+    for kind in ("gauge", "counter"):
+        family = families.get(name, kind)
+        for s in family.series if family else ():
+            shared = (k for k in s.labels if k in series.labels and k not in wanted and k not in _PROCESS_LABELS)
+            if all(s.labels.get(k) == v for k, v in wanted.items()) and all(
+                s.labels[k] == series.labels[k] for k in shared
+            ):
+                found.append(s)
+        if found:
+            break
+    return found
+
+
+def _label_number(series: Series, source: Source) -> float | None:
+    numbers: list[float] = []
+    for label in source.labels:
+        try:
+            number = float(series.labels.get(label, ""))
+        except ValueError:
+            if source.product:
+                return None
+            continue
+        numbers.append(number)
+        if not source.product:
+            break
+    return math.prod(numbers) * source.scale if numbers else None
+
+
+def _scaled(histogram: Histogram, scale: float) -> Histogram:
+    if scale == 1.0:
+        return histogram
+    total = None if histogram.sum is None else histogram.sum * scale
+    return Histogram(tuple(b * scale for b in histogram.le), histogram.count, total)
+
+
+def _matches(series: Series, where: Mapping[str, str]) -> bool:
+    return all(re.fullmatch(pattern, series.labels.get(label, "")) for label, pattern in where.items())
+
+
+def _totals_only(series: Sequence[Series], total_labels: tuple[str, ...]) -> Sequence[Series]:
+    """Where a label's empty value is already the total of its other values, keep the totals."""
+    for label in total_labels:
+        totals = [s for s in series if s.labels.get(label, None) == ""]
+        if totals:
+            series = [s for s in series if not s.labels.get(label)]
+    return series
+
+
+def _model(series: Series, engine: Engine) -> str:
+    return next((series.labels[label] for label in engine.model_labels if series.labels.get(label)), "")
+
+
+def _rank(series: Series, engine: Engine) -> str:
+    return ",".join(f"{label}={series.labels[label]}" for label in engine.sum_labels if series.labels.get(label))
+
+
+def _part(series: Series, source: Source) -> str:
+    if source.part is None or source.part not in series.labels:
+        return ""
+    return f"{source.part_as or source.part}={series.labels[source.part]}"
+
+
+def _once(members: list[tuple[Series, float | Histogram]], engine: Engine) -> list[tuple[Series, float | Histogram]]:
+    """Of series that repeat one value per rank or process keep one: the largest, since a lagging copy is behind."""
+    repeat = {*engine.repeat_labels, *engine.ignore_labels, *_PROCESS_LABELS}
+    best: dict[tuple[tuple[str, str], ...], tuple[Series, float | Histogram]] = {}
+    for one, value in members:
+        key = tuple(sorted((k, v) for k, v in one.labels.items() if k not in repeat))
+        if key not in best or _size(value) > _size(best[key][1]):
+            best[key] = (one, value)
+    return list(best.values())
+
+
+def _size(value: float | Histogram) -> float:
+    return value.total if isinstance(value, Histogram) else value
+
+
+def _combined(values: list[float | Histogram], signal: Signal) -> tuple[float | Histogram, bool]:
+    """Fold series that differ in labels without a meaning of their own; True when unlike bounds were merged."""
+    histograms = [v for v in values if isinstance(v, Histogram)]
+    if histograms:
+        whole = merged(histograms)
+        assert whole is not None
+        return whole, any(h.le != whole.le for h in histograms)
+    numbers = [v for v in values if not isinstance(v, Histogram)]
+    return (sum(numbers) if signal.merge == "sum" else max(numbers)), False
+
+
+def _with_model(resolved: Resolved, model: str) -> Resolved:
+    """Give the page's only model to series that carry no model label (cache_config_info, http_*)."""
+    if all(v.model for v in resolved.values):
+        return resolved
+    values = tuple(Value(v.model or model, v.rank, v.part, v.value, v.histogram, v.closed) for v in resolved.values)
+    return Resolved(resolved.signal, resolved.source, resolved.wire, values, resolved.repeated, resolved.unlike_bounds)
+
+
+def _facts(families: Families, engine: Engine) -> dict[str, str]:
+    """Labels of the engine's info series, as what runs; "None" is the engine's word for not set."""
+    facts: dict[str, str] = {}
+    for metric in engine.info:
+        family = families.get(metric, "gauge")
+        for series in _first(family):
+            facts.update({k: v for k, v in series.labels.items() if v not in ("", "None") and k not in ("engine",)})
+    return facts
+
+
+def _first(family: Family | None) -> Iterable[Series]:
+    return family.series[:1] if family else ()

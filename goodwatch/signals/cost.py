@@ -1,0 +1,110 @@
+"""What a window cost and what a million tokens cost in it (design §4). Pure.
+
+Cost per million tokens = price of the GPUs held over the window / tokens in the window × 10^6. Idle time is paid for,
+so it is in; how much of the bill was idle is told beside it. Per good token stays null until request facts exist: a
+share of requests is no share of tokens.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from goodwatch.core.model import Absence, Basis, Number
+from goodwatch.signals.windows import TargetWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one target holds and what that costs; None is not configured."""
+
+    gpus: float | None
+    gpu_hour_usd: float | None
+    source: str = ""  # where the price is from, with its date
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Price of everything the target holds, per hour."""
+        return None if self.gpus is None or self.gpu_hour_usd is None else self.gpus * self.gpu_hour_usd
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Cost of a window over all targets. ``idle_usd`` is the part paid while nothing ran."""
+
+    usd: Number
+    idle_usd: Number
+    usd_per_hour: Number
+    usd_per_million_output_tokens: Number
+    usd_per_million_tokens: Number
+    usd_per_million_good_tokens: Number
+
+
+def idle_ratio(window: TargetWindow) -> float | None:
+    """Share of the window in which nothing ran; None when the engine does not say how many requests run."""
+    idle = window.gauge("idle_ratio")
+    return None if idle is None else idle.mean
+
+
+def cost(windows: Iterable[TargetWindow], prices: dict[str, Price], seconds: float) -> Cost:
+    """Cost of a window.
+
+    Parameters
+    ----------
+    windows
+        One per target and model; a target with several models is paid once.
+    prices
+        By target name.
+    seconds
+        Length of the window.
+    """
+    items = list(windows)
+    targets = {w.target for w in items}
+    if not items:
+        return _nowhere(Absence.NO_DATA, "")
+    missing = sorted(t for t in targets if t not in prices or prices[t].usd_per_hour is None)
+    if missing:
+        note = f"no price for {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
+        return _nowhere(Absence.NOT_MEASURABLE, note + "; set gpus and gpu_hour_usd, or prices")
+    hourly = {t: prices[t].usd_per_hour or 0.0 for t in targets}
+    spent = sum(hourly.values()) * seconds / 3600
+    note = "; ".join(sorted({prices[t].source for t in targets if prices[t].source}))
+    output, entered = _sum(items, "output_tokens_total"), _sum(items, "input_tokens_total")
+    every = None if output is None or entered is None else output + entered
+    good = Number.none("USD", Absence.NOT_MEASURABLE, "needs request facts: a share of requests is no share of tokens")
+    return Cost(
+        Number("USD", Basis.MEASURED, spent, note=note),
+        _idle(items, hourly, seconds),
+        Number("USD/h", Basis.MEASURED, sum(hourly.values()), note=note),
+        _per_million(spent, output, note),
+        _per_million(spent, every, note),
+        good,
+    )
+
+
+def _idle(windows: list[TargetWindow], hourly: dict[str, float], seconds: float) -> Number:
+    usd = 0.0
+    for target, price in hourly.items():
+        ratios = [idle_ratio(w) for w in windows if w.target == target]
+        known = [r for r in ratios if r is not None]
+        if len(known) < len(ratios):
+            return Number.none("USD", Absence.NOT_MEASURABLE, f"{target} does not say how many requests run")
+        usd += min(known) * price * seconds / 3600
+    return Number("USD", Basis.MEASURED, usd)
+
+
+def _per_million(spent: float, tokens: float | None, note: str) -> Number:
+    if tokens is None:
+        return Number.none("USD", Absence.NOT_MEASURABLE, "this engine does not count tokens")
+    if tokens <= 0:
+        return Number.none("USD", Absence.NO_TRAFFIC, "no tokens in the window, though it was paid for")
+    return Number("USD", Basis.MEASURED, spent / tokens * 1e6, note=note)
+
+
+def _nowhere(absence: Absence, note: str) -> Cost:
+    none = Number.none("USD", absence, note)
+    return Cost(none, none, none, none, none, none)
+
+
+def _sum(windows: list[TargetWindow], signal: str) -> float | None:
+    found = [w.counter(signal) for w in windows]
+    known = [v for v in found if v is not None]
+    return sum(known) if known and len(known) == len(found) else None
