@@ -1,6 +1,7 @@
 """What a target can tell: every canonical signal's status, source and value, and what to watch out for. Pure."""
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -143,21 +144,38 @@ def _why(signal: Signal, understood: Understood, engine: Engine) -> str:
 
 def _value_text(signal: Signal, resolved: Resolved) -> tuple[str, float | None, tuple[float, ...]]:
     if signal.kind is SignalKind.HISTOGRAM:
-        histograms = [v.histogram for v in resolved.values if v.histogram is not None]
-        whole = merged(histograms)
-        if whole is None:
-            return "", None, ()
-        bounds = tuple(b for b in whole.le if b != INF)
-        if not all(v.closed for v in resolved.values):
-            total = f", sum {whole.sum:g} {signal.unit}" if whole.sum is not None else ""
-            return f"count not on the page{total}", None, bounds
-        return _histogram_text(whole, signal.unit), whole.total, bounds
+        return _histogram_value(signal, resolved)
     values = [v.value for v in resolved.values if v.value is not None]
     number = sum(values) if signal.merge == "sum" else max(values)
-    split = ""
-    if len(values) > 1 and len({v.rank for v in resolved.values}) > 1:
-        split = " (" + ", ".join(f"{v.rank}: {_number(v.value or 0.0)}" for v in resolved.values[:8]) + ")"
-    return _scalar_text(number, signal.unit) + split, number, ()
+    if signal.name == "process_start_seconds":
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(number)), number, ()
+    return _scalar_text(number, signal.unit) + _split({v.rank: v.value for v in resolved.values}), number, ()
+
+
+def _histogram_value(signal: Signal, resolved: Resolved) -> tuple[str, float | None, tuple[float, ...]]:
+    whole = merged(v.histogram for v in resolved.values if v.histogram is not None)
+    if whole is None:
+        return "", None, ()
+    bounds = tuple(b for b in whole.le if b != INF)
+    if all(v.closed for v in resolved.values):
+        return _histogram_text(whole, signal.unit), whole.total, bounds
+    ranks = _split({v.rank: v.histogram.sum for v in resolved.values if v.histogram})
+    amount = "" if whole.sum is None else f"sum {_amount(whole.sum, signal.unit)}{ranks}"
+    if whole.total < 1 or whole.sum is None:
+        return f"{amount}; count not on the page".lstrip("; "), None, bounds
+    most = _amount(whole.sum / whole.total, signal.unit)
+    return f"at least {whole.total:,.0f} seen, {amount}, so the mean is at most {most}", None, bounds
+
+
+def _split(by_rank: Mapping[str, float | None]) -> str:
+    """The values of several ranks behind their sum; nothing for one."""
+    if len(by_rank) < 2:
+        return ""
+    return " (" + ", ".join(f"{rank}: {_number(value or 0.0)}" for rank, value in list(by_rank.items())[:8]) + ")"
+
+
+def _amount(value: float, unit: str) -> str:
+    return _time(value) if unit == "s" else f"{_number(value)} {unit}"
 
 
 def _scalar_text(number: float, unit: str) -> str:

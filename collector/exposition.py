@@ -34,6 +34,7 @@ __all__ = ["DEFAULT_LIMITS", "KEPT_PROBLEMS", "Limits", "PageTooLarge", "Parser"
 DEFAULT_LIMITS: Final = Limits()
 KEPT_PROBLEMS: Final = 50
 _CHUNK: Final = 200_000  # characters split into lines at once, so that a huge body is never a huge list
+_LINES_A_SAMPLE: Final = 10  # a family with one sample has three or four lines
 _FIRST: Final = re.compile(r"\s*+(\S)")
 _EOF_LAST: Final = re.compile(r"(?:\A|\n)# EOF\s*+\Z")
 _TAIL: Final = 64  # characters in which the closing # EOF is looked for
@@ -74,7 +75,7 @@ class Parser:
         Raises
         ------
         PageTooLarge
-            Over ``Limits.body_bytes`` or ``Limits.samples``.
+            Over ``Limits.body_bytes`` or ``Limits.samples``, or over ten lines for each allowed sample.
         """
         raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
         if len(raw) > self._limits.body_bytes:
@@ -115,7 +116,7 @@ class Parser:
                     self._read_line(reading, line_number, line.strip(" \t\r"))
                 else:
                     reading.add(line_number, series, value)
-            reading.check_size()
+            reading.check_size(line_number)
         reading.close_text()
 
     def _read_line(self, reading: "_Reading", line_number: int, line: str) -> None:
@@ -219,8 +220,10 @@ class _Reading:
         """The whole body is something else."""
         self._note(1, "not_metrics", f"{what}; expected Prometheus text, OpenMetrics or JSON: is the path right?")
 
-    def check_size(self) -> None:
+    def check_size(self, lines: int = 1) -> None:
         """Raise ``PageTooLarge`` over ``Limits.samples``. Bad lines count: junk must not keep the reader busy."""
+        if lines > _LINES_A_SAMPLE * self._limits.samples:
+            raise PageTooLarge(f"over {_LINES_A_SAMPLE * self._limits.samples} lines on one page, empty ones included")
         held = max(len(self.samples) + self._rejected, len(self._types), len(self._help))
         if held > self._limits.samples:
             raise PageTooLarge(f"over {self._limits.samples} samples on one page")

@@ -75,6 +75,7 @@ _ALL: Final = (
     Signal("http_requests_total", _C, "requests", "http", "inference HTTP requests answered, by status"),
     Signal("up", _G, "ratio", "process", "1 when a scrape was read, 0 when it failed", merge="none"),
     Signal("idle_ratio", _G, "ratio", "process", "1 when nothing ran or waited at a scrape", merge="none"),
+    Signal("covered_seconds_total", _C, "s", "process", "time between the scrapes that were read", merge="none"),
     Signal("restarts_total", _C, "events", "process", "restarts seen: all counters began again"),
     Signal("requests_decoding_max", _G, "requests", "requests", "most requests that can be past their first token now"),
     Signal(
@@ -89,6 +90,6 @@ _ALL: Final = (
 )
 
 #: made by goodwatch while it reads, on no engine's page
-OWN: Final = frozenset({"up", "idle_ratio", "restarts_total", "requests_decoding_max", "ttft_top_seconds"})
+OWN: Final = frozenset({"up", "covered_seconds_total", "idle_ratio", "restarts_total", "requests_decoding_max", "ttft_top_seconds"})
 
 CATALOGUE: Final[dict[str, Signal]] = {signal.name: signal for signal in _ALL}

@@ -11,6 +11,25 @@ if TYPE_CHECKING:
     from goodwatch.core.model import Deployment, Scrape
 
 
+class StoreHealth(Protocol):
+    """Whether a store works; ``message`` says what to do when it does not."""
+
+    @property
+    def ok(self) -> bool:
+        """False when the last write failed or the store cannot be read now."""
+        ...
+
+    @property
+    def message(self) -> str:
+        """What is wrong and how to mend it; "" when nothing is."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Size of its files."""
+        ...
+
+
 class SampleStore(Protocol):
     """Keeps scrapes and what was derived from them. Frames follow ``goodwatch.signals.frames``.
 
@@ -76,6 +95,10 @@ class SampleStore(Protocol):
 
     def compact(self, now_s: float) -> int:
         """Drop what is past its retention; returns rows dropped."""
+        ...
+
+    def health(self) -> StoreHealth:
+        """State and extent; never raises."""
         ...
 
     def close(self) -> None:

@@ -83,7 +83,7 @@ def derive(
 ) -> Derived:
     """Every name of ``MEANINGS`` for these windows together; a name that cannot be told says why."""
     items = tuple(windows)
-    seconds = end_s - start_s
+    seconds = max((w.seconds for w in items), default=0.0) or end_s - start_s
     if not items or not any((g := w.gauge("up")) and g.max > 0 for w in items):
         note = "no target was read in this window" if items else "no target"
         none = {name: Number.none(m.unit, Absence.NO_DATA, note) for name, m in MEANINGS.items()}

@@ -21,12 +21,14 @@ _SERIES: Final = ("target", "service", "model", "engine", "signal", "part", "kin
 
 def step_rows(step: Step, tracker: Tracker, engine: Engine | None) -> list[dict[str, Any]]:
     """One step as rows: ranks folded, and goodwatch's own signals (up, restarts, most requests decoding) added."""
-    base = {"minute_s": step.ts, "target": step.target, "service": step.service, "engine": step.engine}
+    name = step.engine or (engine.name if engine is not None else "")  # a failed scrape does not tell its engine
+    base = {"minute_s": step.ts, "target": step.target, "service": step.service, "engine": name}
     rows = [_gauge_row(base, "", "up", "", 1.0 if step.up else 0.0)]
     if not step.up:
         return rows
     if step.start_s is not None:
         rows.append(_counter_row(base, "", "restarts_total", "", 1.0 if step.restarted else 0.0))
+        rows.append(_counter_row(base, "", "covered_seconds_total", "", step.ts - step.start_s))
     running = [g.value for g in step.gauges if g.signal in ("requests_running", "requests_waiting")]
     if running:
         rows.append(_gauge_row(base, "", "idle_ratio", "", 0.0 if any(running) else 1.0))

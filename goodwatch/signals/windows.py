@@ -60,8 +60,8 @@ class TargetWindow:
 
     @property
     def seconds(self) -> float:
-        """Length of the window."""
-        return self.end_s - self.start_s
+        """Time that the counts cover: from scrape to scrape, which after a gap is more than the window."""
+        return self.counter("covered_seconds_total") or 0.0
 
     @property
     def broken(self) -> str:
@@ -91,7 +91,8 @@ def target_windows(rows: pl.DataFrame, before: pl.DataFrame, start_s: float, end
     """
     if rows.is_empty():
         return []
-    keys = ("target", "service", "model", "engine", "signal", "part")
+    keys = ("target", "service", "model", "signal", "part")
+    engines = {r[0]: r[1] for r in rows.group_by("target").agg(pl.col("engine").max()).iter_rows()}
     counters = rows.filter(pl.col("kind") == "counter").group_by(*keys).agg(pl.col("increase").sum())
     histograms = fold_histograms(rows.filter(pl.col("kind") == "histogram"), keys)
     gauges = (
@@ -113,21 +114,18 @@ def target_windows(rows: pl.DataFrame, before: pl.DataFrame, start_s: float, end
         _of(collected, row).gauges[(row["signal"], row["part"])] = Gauge(
             row["mean"], row["min"], row["max"], row["last"], edge
         )
-    return _assembled(collected, start_s, end_s)
+    return _assembled(collected, engines, start_s, end_s)
 
 
 @dataclass(slots=True)
 class _Collected:
-    engine: str = ""
     counters: dict[Series, float] = field(default_factory=dict)
     histograms: dict[Series, Histogram] = field(default_factory=dict)
     gauges: dict[Series, Gauge] = field(default_factory=dict)
 
 
 def _of(collected: dict[tuple[str, str, str], _Collected], row: dict[str, Any]) -> _Collected:
-    one = collected.setdefault((row["target"], row["service"], row["model"]), _Collected())
-    one.engine = row["engine"] or one.engine
-    return one
+    return collected.setdefault((row["target"], row["service"], row["model"]), _Collected())
 
 
 def _edges(before: pl.DataFrame) -> dict[tuple[str, str, str, str], float]:
@@ -142,7 +140,9 @@ def _edges(before: pl.DataFrame) -> dict[tuple[str, str, str, str], float]:
     return {(r[0], r[1], r[2], r[3]): r[4] for r in last.iter_rows()}
 
 
-def _assembled(collected: dict[tuple[str, str, str], _Collected], start_s: float, end_s: float) -> list[TargetWindow]:
+def _assembled(
+    collected: dict[tuple[str, str, str], _Collected], engines: Mapping[str, str], start_s: float, end_s: float
+) -> list[TargetWindow]:
     """Give every model of a target what the target tells without a model (up, restarts, HTTP)."""
     windows: list[TargetWindow] = []
     for (target, service, model), one in sorted(collected.items()):
@@ -154,8 +154,9 @@ def _assembled(collected: dict[tuple[str, str, str], _Collected], start_s: float
             one.counters = {**common.counters, **one.counters}
             one.histograms = {**common.histograms, **one.histograms}
             one.gauges = {**common.gauges, **one.gauges}
-            one.engine = one.engine or common.engine
         windows.append(
-            TargetWindow(target, service, model, one.engine, start_s, end_s, one.counters, one.histograms, one.gauges)
+            TargetWindow(
+                target, service, model, engines[target], start_s, end_s, one.counters, one.histograms, one.gauges
+            )
         )
     return windows

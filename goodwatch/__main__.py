@@ -1,0 +1,5 @@
+"""``python -m goodwatch``."""
+
+from goodwatch.cli import main
+
+main(prog_name="goodwatch")

@@ -1,0 +1,107 @@
+"""The live state of every target: its reader, its counters' last values, and the steps of the last minutes."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from collector.capability import Capability, capability
+from collector.exposition import PageTooLarge
+from collector.pipeline import TargetReader, Understood
+from collector.scrape import Fetched
+from collector.targets import TargetSpec
+from goodwatch.core.counter import Tracker
+from goodwatch.core.engine import Engine
+from goodwatch.core.model import Deployment, Limits, Scrape
+from goodwatch.signals.increments import step_rows
+
+#: A step that old is no longer part of any live window; minutes in the store tell of it.
+KEPT_S = 20 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What one answer said."""
+
+    scrape: Scrape
+    understood: Understood | None = None
+    deployment: Deployment | None = None
+
+
+@dataclass(slots=True)
+class TargetState:
+    """One target. Touched from the event loop only; ``read`` runs in a thread, for one page at a time."""
+
+    spec: TargetSpec
+    engines: Mapping[str, Engine]
+    reader: TargetReader
+    tracker: Tracker = field(default_factory=Tracker)
+    steps: deque[tuple[float, list[dict[str, Any]]]] = field(default_factory=deque)  # (ts, rows), oldest first
+    understood: Understood | None = None
+    deployment: Deployment | None = None
+    last: Scrape | None = None
+    folded_s: float = 0.0  # steps before this minute are in the store as minutes
+
+    @classmethod
+    def of(cls, spec: TargetSpec, engines: Mapping[str, Engine]) -> "TargetState":
+        """A target that was not scraped yet."""
+        return cls(spec, engines, TargetReader(spec.target, engines))
+
+    def read(self, fetched: Fetched) -> "Read":
+        """Everything that one answer says, parsed and normalised. CPU-bound, for a thread; changes only the parser."""
+        target = self.spec.target
+        if not fetched.up:
+            return Read(self._failed(fetched, fetched.reason, fetched.error))
+        try:
+            understood = self.reader.understand(fetched.body, fetched.content_type)
+        except PageTooLarge as error:
+            return Read(self._failed(fetched, "sample_limit", str(error)))
+        if understood.engine is None and not understood.page.samples:
+            text = f"{target.url} answered, but not with metrics: {_first_problem(understood)}"
+            return Read(self._failed(fetched, "not_metrics", text), understood)
+        scrape = self.reader.scrape(understood, fetched.ts, fetched.duration_s, len(fetched.body))
+        return Read(scrape, understood, self.reader.deployment(understood, fetched.ts))
+
+    def accept(self, read: "Read") -> None:
+        """Make what was read the target's state. On the event loop."""
+        self.understood = read.understood or self.understood
+        self.deployment = read.deployment or self.deployment
+        self.take(read.scrape)
+
+    def take(self, scrape: Scrape) -> None:
+        """Advance by one scrape, fresh or from the store."""
+        step = self.tracker.advance(scrape)
+        engine_name = step.engine or (self.understood.engine.name if self.understood and self.understood.engine else "")
+        rows = step_rows(step, self.tracker, self.engines.get(engine_name))
+        self.steps.append((scrape.ts, rows))
+        self.last = scrape
+        while self.steps and self.steps[0][0] < scrape.ts - KEPT_S:
+            self.steps.popleft()
+
+    def _failed(self, fetched: Fetched, reason: str, error: str) -> Scrape:
+        target = self.spec.target
+        return Scrape(
+            fetched.ts, target.name, target.service, up=False, duration_s=fetched.duration_s, error=error, reason=reason,
+            body_bytes=len(fetched.body),
+        )  # fmt: skip
+
+    def rows(self, start_s: float, end_s: float) -> list[dict[str, Any]]:
+        """Rows of the steps in ``(start_s, end_s]``."""
+        return [row for ts, rows in self.steps if start_s < ts <= end_s for row in rows]
+
+    def before(self, start_s: float) -> list[dict[str, Any]]:
+        """Rows of the last good step at or before ``start_s``: the gauges at the window's start."""
+        found: list[dict[str, Any]] = []
+        for ts, rows in self.steps:
+            if ts <= start_s and len(rows) > 1:
+                found = rows
+        return found
+
+    def report(self, limits: Limits, now_s: float) -> Capability | None:
+        """The capability report of the last page that was read; None before the first."""
+        return None if self.understood is None else capability(self.understood, limits, now_s=now_s)
+
+
+def _first_problem(understood: Understood) -> str:
+    problems = understood.page.problems
+    return problems[0].text if problems else "the page is empty"

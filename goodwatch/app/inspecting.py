@@ -1,0 +1,155 @@
+"""Metrics bodies for ``goodwatch inspect``: from a URL, a file, standard input, or a folder."""
+
+import asyncio
+import gzip
+import json
+import lzma
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from collector.capability import Capability, capability
+from collector.exposition import PageTooLarge
+from collector.pipeline import TargetReader
+from collector.probe import probe
+from collector.targets import ScrapeOptions, TargetSpec
+from goodwatch.app.recording import RecordedScrape, Recording
+from goodwatch.core.engine import Engine
+from goodwatch.core.errors import ConfigError, TransientError
+from goodwatch.core.model import Limits, Target
+
+_BODY_SUFFIXES: Final = (".prom", ".txt", ".metrics", ".om", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """One body and its report. ``about`` says what the body is, when that is not plain."""
+
+    name: str
+    capability: Capability
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How to read: the engines that are known, what the operator pins, the targets to hold against the buckets."""
+
+    engines: Mapping[str, Engine]
+    limits: Limits
+    now_s: float
+    engine: str | None = None
+    version: str | None = None
+    timeout_s: float = 10.0
+
+    def target(self, name: str, url: str) -> Target:
+        """A target for one body."""
+        return Target(name, url, "inspect", engine=self.engine, engine_version=self.version)
+
+
+def inspect(source: str, how: How) -> Iterator[Inspected]:
+    """Reports of every body behind ``source``.
+
+    Raises ``ConfigError`` when there is no such source, ``TransientError`` when a URL does not answer with a page.
+    """
+    if source.startswith(("http://", "https://")):
+        yield asyncio.run(_of_url(source, how))
+        return
+    if source == "-":
+        yield _of_body("standard input", sys.stdin.buffer.read(), None, how)
+        return
+    path = Path(source)
+    if path.is_dir():
+        yield from _of_folder(path, how)
+    elif path.is_file():
+        yield _of_body(source, _bytes_of(path), None, how)
+    else:
+        hint = f"; for a host write http://{source}" if ":" in source and "/" not in source else ""
+        raise ConfigError(f"{source}: no such file or folder, and no URL{hint}")
+
+
+async def _of_url(url: str, how: How) -> Inspected:
+    parts = urlsplit(url)
+    whole = urlunsplit(parts._replace(path=parts.path if parts.path.strip("/") else "/metrics"))
+    target = how.target(parts.netloc, whole)
+    spec = TargetSpec(target, ScrapeOptions(interval_s=how.timeout_s, timeout_s=how.timeout_s))
+    probed = await probe(spec, how.engines)
+    if not probed.fetched.up:
+        raise TransientError(f"{whole}: {probed.fetched.error}")
+    reader = TargetReader(target, how.engines, told_version=probed.version)
+    understood = reader.understand(probed.fetched.body, probed.fetched.content_type)
+    about = f"read in {probed.fetched.duration_s * 1e3:.0f} ms"
+    return Inspected(whole, capability(understood, how.limits, now_s=how.now_s), about)
+
+
+def _of_body(name: str, body: bytes, content_type: str | None, how: How) -> Inspected:
+    try:
+        understood = TargetReader(how.target(name, name), how.engines).understand(body, content_type)
+    except PageTooLarge as error:
+        raise ConfigError(f"{name}: {error}") from error
+    return Inspected(name, capability(understood, how.limits, now_s=how.now_s))
+
+
+def _of_folder(folder: Path, how: How) -> Iterator[Inspected]:
+    if any((folder / f"metrics.jsonl{s}").is_file() for s in ("", ".gz", ".xz")):
+        yield _of_recording(folder, how)
+        return
+    files = sorted(p for p in folder.iterdir() if p.suffix in _BODY_SUFFIXES and p.is_file())
+    if not files:
+        raise ConfigError(
+            f"{folder}: neither a recording (metrics.jsonl) nor a body ({', '.join(_BODY_SUFFIXES)}) is in it"
+        )
+    for path in files:
+        yield _of_body(str(path), _bytes_of(path), None, how)
+
+
+def _of_recording(folder: Path, how: How) -> Inspected:
+    """The last page with the most series: a restart's first pages have hardly any."""
+    fullest: RecordedScrape | None = None
+    most, failed, count = 0, 0, 0
+    for scrape in Recording.open(folder).scrapes():
+        count += 1
+        lines = -1 if scrape.body is None else scrape.body.count("\n")
+        failed += scrape.body is None
+        if lines >= most:
+            fullest, most = scrape, lines
+    if fullest is None or fullest.body is None:
+        raise ConfigError(f"{folder}: none of its {count} scrapes brought a page")
+    one = _of_body(str(folder), fullest.body.encode(), fullest.content_type, replace(how, now_s=fullest.done_s))
+    return replace(one, about=f"the fullest of {count - failed} pages; {failed} scrapes failed")
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        elif path.suffix == ".xz":
+            data = lzma.decompress(data)
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return data
+
+
+def as_json(inspected: Inspected) -> dict[str, Any]:
+    """A report as plain JSON values."""
+    report = inspected.capability
+    plain: dict[str, Any] = json.loads(json.dumps(_plain(asdict(report))))
+    counts = {str(status): n for status, n in report.counts.items()}
+    return {"source": inspected.name, "about": inspected.about, "counts": counts, **plain}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, Enum):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,131 @@
+"""Writes to the store from one place: batches scrapes, survives a store that is broken for a while, tells its lag.
+
+Store calls block, so each runs in a thread, one after another. What cannot be written waits in memory up to a limit;
+beyond it the oldest scrapes are dropped and counted, and health says so.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import polars as pl
+
+from goodwatch.core.clock import Clock
+from goodwatch.core.errors import StoreError
+from goodwatch.core.model import Deployment, Scrape
+from goodwatch.core.ports import SampleStore
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: Half an hour of a hundred targets at 15 s; about a gigabyte at the worst.
+MAX_PENDING: Final = 12_000
+_BATCH: Final = 500
+_RETRY_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class Keeper:
+    """The only writer of a store. ``on_error`` is called once per failed write."""
+
+    def __init__(self, store: SampleStore, clock: Clock, *, on_error: Callable[[], None] = lambda: None) -> None:
+        self._store = store
+        self._clock = clock
+        self._on_error = on_error
+        self._pending: deque[Scrape] = deque()
+        self._deployments: dict[str, Deployment] = {}
+        self._wake = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self.message = ""  # why the last write failed, "" when it worked
+        self.store_bytes = 0  # as last measured
+        self.dropped_total = 0
+        self.written_total = 0
+
+    @property
+    def lag_s(self) -> float:
+        """Age of the oldest scrape that is not written yet."""
+        return max(0.0, self._clock.now_s() - self._pending[0].ts) if self._pending else 0.0
+
+    @property
+    def pending(self) -> int:
+        """Scrapes that wait to be written."""
+        return len(self._pending)
+
+    def keep(self, scrape: Scrape, deployment: Deployment | None) -> None:
+        """Queue a scrape, and what its target says it runs."""
+        if len(self._pending) >= MAX_PENDING:
+            self._pending.popleft()
+            self.dropped_total += 1
+        self._pending.append(scrape)
+        if deployment is not None:
+            self._deployments[deployment.target] = deployment
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write until cancelled; a failing store is tried again with growing pauses."""
+        failures = 0
+        while True:
+            await self._wake.wait()
+            if await self._write():
+                failures = 0
+                continue
+            pause = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
+            failures += 1
+            await asyncio.sleep(pause)
+
+    async def flush(self) -> None:
+        """Write what is pending, once; used on the way out."""
+        while self._pending and await self._write():
+            pass
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Run one blocking store call in a thread, after those before it. Raises ``StoreError`` as the store does."""
+        async with self._lock:
+            return await asyncio.to_thread(work)
+
+    async def measure(self) -> None:
+        """Look at the store's size and whether it can be read."""
+        health = await self.call(self._store.health)
+        self.store_bytes = health.bytes
+        if not health.ok:
+            self.message = health.message
+
+    async def append_minutes(self, minutes: pl.DataFrame) -> bool:
+        """Write folded minutes; False when the store could not."""
+        return await self._guarded(lambda: self._store.append_minutes(minutes), "minutes")
+
+    async def append_derived(self, derived: pl.DataFrame) -> bool:
+        """Write published numbers; False when the store could not."""
+        return await self._guarded(lambda: self._store.append_derived(derived), "derived numbers")
+
+    async def _write(self) -> bool:
+        self._wake.clear()
+        batch = [self._pending[i] for i in range(min(_BATCH, len(self._pending)))]
+        deployments, self._deployments = self._deployments, {}
+        if batch and not await self._guarded(lambda: self._store.append(batch), "scrapes"):
+            self._deployments = {**deployments, **self._deployments}
+            self._wake.set()
+            return False
+        for _ in batch:
+            self._pending.popleft()
+        self.written_total += len(batch)
+        for deployment in deployments.values():
+            await self._guarded(lambda d=deployment: self._store.record_deployment(d), "a deployment")  # type: ignore[misc]
+        if self._pending:
+            self._wake.set()
+        return True
+
+    async def _guarded(self, work: Callable[[], object], what: str) -> bool:
+        try:
+            await self.call(work)
+        except StoreError as error:
+            if not self.message:
+                log.error("store failed", extra={"what": what, "problem": str(error)})
+            self.message = str(error)
+            self._on_error()
+            return False
+        if self.message:
+            log.info("store works again")
+        self.message = ""
+        return True

@@ -1,0 +1,187 @@
+"""Reports for a terminal: capability of a target, phases of a replay."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from collector.capability import SignalReport, display_model
+from goodwatch.app.inspecting import Inspected
+from goodwatch.core.catalogue import CATALOGUE
+from goodwatch.core.model import SignalStatus
+
+_GLYPH: Final = {
+    SignalStatus.MEASURED: ("●", "green"),
+    SignalStatus.DERIVED: ("◐", "cyan"),
+    SignalStatus.ABSENT: ("○", "dim"),
+}
+_GROUPS: Final = (
+    "requests",
+    "latency",
+    "tokens",
+    "cache",
+    "http",
+    "process",
+    "config",
+    "speculation",
+    "disaggregation",
+)
+
+
+def show_capability(console: Console, inspected: Inspected, *, every: bool) -> None:
+    """Print one report. Without ``every``, absent signals that no derived number needs are only counted."""
+    report = inspected.capability
+    _headline(console, inspected)
+    if report.remarks:
+        console.print()
+    for remark in report.remarks:
+        mark, style = ("▲", "bold yellow") if remark.level == "warning" else ("·", "dim")
+        console.print(_hanging(mark, style, Text(remark.text, "" if mark == "▲" else "dim")))
+    if not report.signals:
+        return
+    console.print()
+    console.print(_present(report.signals))
+    _absent(console, [s for s in report.signals if s.status is SignalStatus.ABSENT], every=every)
+
+
+def _headline(console: Console, inspected: Inspected) -> None:
+    report = inspected.capability
+    console.print()
+    about = f"  ({inspected.about})" if inspected.about else ""
+    console.print(Text(f"  {inspected.name}{about}", style="dim"))
+    if not report.engine:
+        console.print(
+            Text("  no engine that goodwatch knows", style="bold"), Text(f"  {report.page_samples} series", "dim")
+        )
+        return
+    models = ", ".join(display_model(m) for m in report.models) or "no model label"
+    console.print(Text.assemble("  ", (f"{report.title} {report.version}".rstrip(), "bold"), f"  serving {models}"))
+    console.print(_hanging(" ", "", Text(f"version {report.version_basis}", "dim")))
+    counts = report.counts
+    console.print(
+        Text(
+            f"  {report.page_samples} series as {report.page_format}; of {len(report.signals)} signals "
+            f"{counts[SignalStatus.MEASURED]} measured, {counts[SignalStatus.DERIVED]} derived, "
+            f"{counts[SignalStatus.ABSENT]} absent",
+            "dim",
+        )
+    )
+
+
+def _hanging(mark: str, style: str, text: Text) -> Padding:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=1)
+    grid.add_column()
+    grid.add_row(Text(mark, style), text)
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def _present(signals: Iterable[SignalReport]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(width=3, justify="right")
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim", overflow="fold")
+    for group in _GROUPS:
+        members = [s for s in signals if CATALOGUE[s.name].group == group and s.status is not SignalStatus.ABSENT]
+        for signal in sorted(members, key=lambda s: not s.kernel):
+            glyph, style = _GLYPH[signal.status]
+            table.add_row(Text(glyph, style), signal.name, signal.value, _source(signal))
+        if members:
+            table.add_row()
+    return table
+
+
+def _source(signal: SignalReport) -> str:
+    source = signal.source
+    if signal.parts:
+        source += " by " + ", ".join(sorted({p.partition("=")[0] for p in signal.parts}))
+    if signal.bounds:
+        source += f", {len(signal.bounds)} bounds {_bound(signal.bounds[0], signal.unit)}–{_bound(signal.bounds[-1], signal.unit)}"
+    return source
+
+
+def _bound(value: float, unit: str) -> str:
+    if unit != "s":
+        return f"{value:g}"
+    return f"{value * 1e3:g} ms" if 0 < value < 1 else f"{value:g} s"
+
+
+def _absent(console: Console, signals: list[SignalReport], *, every: bool) -> None:
+    """Absent signals under their common reason, those first that derived numbers need."""
+    shown = [s for s in signals if every or s.kernel]
+    by_reason: dict[str, list[str]] = {}
+    for signal in shown:
+        by_reason.setdefault(signal.why, []).append(signal.name)
+    for why, names in by_reason.items():
+        console.print(
+            _hanging("○", "yellow" if not every else "dim", Text.assemble(", ".join(names), "  ", (why, "dim")))
+        )
+    if len(signals) > len(shown):
+        rest = len(signals) - len(shown)
+        console.print(f"  [dim]○ {rest} more signals are absent that no derived number needs; --all says why[/dim]")
+    console.print()
+
+
+def show_replay(console: Console, report: dict[str, Any]) -> None:
+    """Print the phases of a replay."""
+    console.print(f"\n  [bold]{report['engine']} {report['version']}[/bold]  [dim]{report['version_basis']}[/dim]")
+    console.print(f"  [dim]{report['scrapes']} scrapes, {report['failed_scrapes']} failed[/dim]\n")
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for name in (
+        "phase",
+        "s",
+        "requests",
+        "out tok/s",
+        "TTFT p50",
+        "TTFT p90",
+        "TPOT p90",
+        "E2E p90",
+        "attainment",
+        "lost",
+        "preempt",
+        "KV max",
+    ):
+        table.add_column(name, justify="left" if name == "phase" else "right", no_wrap=True)
+    for phase in report["phases"]:
+        table.add_row(*_phase(phase))
+    console.print(table)
+    for note in dict.fromkeys(n for p in report["phases"] for n in p["notes"]):
+        console.print(f"  [dim]· {note}[/dim]")
+
+
+def _phase(phase: dict[str, Any]) -> Iterable[str]:
+    return (
+        phase["name"],
+        f"{phase['end'] - phase['start']:.0f}",
+        _plain(phase["requests"]),
+        _plain(phase["output_tokens_per_s"]),
+        _seconds(phase["ttft_s"]["p50"]),
+        _seconds(phase["ttft_s"]["p90"]),
+        _seconds(phase["tpot_s"]["p90"]),
+        _seconds(phase["e2e_s"]["p90"]),
+        _share(phase["attainment"]),
+        _plain(phase["unaccounted"]),
+        _plain(phase["preemptions"]),
+        "–" if phase["kv_cache_used_ratio_max"] is None else f"{phase['kv_cache_used_ratio_max']:.0%}",
+    )
+
+
+def _plain(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def _seconds(pair: list[float | None] | None) -> str:
+    if pair is None or pair[0] is None:
+        return "–"
+    return f">{pair[0]:g}" if pair[1] is None else f"{pair[0]:g}–{pair[1]:g}"
+
+
+def _share(pair: list[float] | None) -> str:
+    if pair is None:
+        return "–"
+    return f"{pair[0]:.1%}" if pair[1] - pair[0] < 0.0005 else f"{pair[0]:.1%}–{pair[1]:.1%}"
