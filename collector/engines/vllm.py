@@ -176,7 +176,17 @@ _LATENCY: Final = {
 }
 
 _TOKENS: Final = {
-    "input_tokens_total": (Source("vllm:prompt_tokens", "counter", note="counted when the prefill ends"),),
+    "input_tokens_total": (
+        # Measured on 0.8.5: 22,700 tokens too many after 37 preemptions; the lengths of finished requests are exact.
+        Source(
+            "vllm:request_prompt_tokens",
+            "histogram",
+            where={"engine": ""},
+            read="sum",
+            note="at finish; the V0 engine's own counter counts a preempted request again",
+        ),
+        Source("vllm:prompt_tokens", "counter", note="counted when the prefill ends"),
+    ),
     "output_tokens_total": (Source("vllm:generation_tokens", "counter", note="counted as they are made"),),
     "cached_input_tokens_total": (
         Source("vllm:prompt_tokens_cached", "counter", since="0.16.0"),

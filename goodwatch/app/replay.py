@@ -1,13 +1,14 @@
 """A recording through the real pipeline: parse, normalise, count increases, derive per phase."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from collector.pipeline import TargetReader
+from goodwatch.app.client_log import client_phase
 from goodwatch.app.recording import Phase, RecordedScrape, Recording
 from goodwatch.core.counter import Tracker
 from goodwatch.core.engine import Engine
@@ -70,6 +71,7 @@ def report(folder: Path, engines: Mapping[str, Engine], limits: Limits, *, engin
     recording = Recording.open(folder)
     replayed = replay(recording, engines, engine=engine)
     phases = recording.phases() or _whole(replayed)
+    client = recording.client()
     return {
         "engine": replayed.engine or None,
         "version": replayed.version or None,
@@ -77,7 +79,7 @@ def report(folder: Path, engines: Mapping[str, Engine], limits: Limits, *, engin
         "scrapes": replayed.scrapes,
         "failed_scrapes": replayed.failed,
         "limits": {"ttft_s": limits.ttft_s, "tpot_s": limits.tpot_s, "e2e_s": limits.e2e_s},
-        "phases": [phase_report(replayed, p, engines, limits) for p in phases],
+        "phases": [phase_report(replayed, p, engines, limits, client) for p in phases],
     }
 
 
@@ -103,7 +105,13 @@ def phase_windows(replayed: Replayed, phase: Phase) -> tuple[list[TargetWindow],
     return target_windows(inside, before, start, end), start, end
 
 
-def phase_report(replayed: Replayed, phase: Phase, engines: Mapping[str, Engine], limits: Limits) -> dict[str, Any]:
+def phase_report(
+    replayed: Replayed,
+    phase: Phase,
+    engines: Mapping[str, Engine],
+    limits: Limits,
+    client: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
     """One phase as plain JSON values; null is "not measurable"."""
     windows, start, end = phase_windows(replayed, phase)
     out: dict[str, Any] = {"name": phase.name, "start": round(start, 3), "end": round(end, 3)}
@@ -130,6 +138,9 @@ def phase_report(replayed: Replayed, phase: Phase, engines: Mapping[str, Engine]
         "prefix_hit_ratio": prefix_hit_ratio(windows).value,
         "kv_cache_used_ratio_max": max(used) if used else None,
     }
+    if client:
+        seen = client_phase(client, windows, limits, start, end)
+        out["client"] = {**asdict(seen), "attainment": _pair(seen.attainment)}
     return out
 
 

@@ -94,8 +94,15 @@ class Reloaded:
 class Views(Protocol):
     """The read side of the running service. Async methods may read the store; none blocks the event loop."""
 
-    external_url: str
-    demo_note: str  # "" unless a replay is shown; says so plainly
+    @property
+    def external_url(self) -> str:
+        """URL under which people reach goodwatch, "" when not configured."""
+        ...
+
+    @property
+    def demo_note(self) -> str:
+        """Says plainly that a replay is shown; empty otherwise."""
+        ...
 
     def now_s(self) -> float:
         """The service's clock."""

@@ -1,0 +1,344 @@
+"""The service: every part put together, run until told to stop, stopped in order."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from fastapi import FastAPI
+
+from collector.probe import told_version
+from collector.scrape import Fetched, Scraper, Session
+from collector.stores.duckdb import DuckDBStore
+from collector.targets import FileSD, TargetSpec, merge
+from exporters.prometheus import Exporter, SelfMetrics
+from goodwatch import __version__
+from goodwatch.api.app import create_app
+from goodwatch.api.auth import Auth
+from goodwatch.api.ui.pages import pages
+from goodwatch.app import config, logs, wiring
+from goodwatch.app.engines import known_engines
+from goodwatch.app.guard import check_packages
+from goodwatch.app.keeper import Keeper
+from goodwatch.app.prices import PriceBook, load_prices
+from goodwatch.app.telemetry import Telemetry, snapshot, span
+from goodwatch.app.view import Reloaded
+from goodwatch.app.watch import Terms, Watch
+from goodwatch.core.clock import Clock, SystemClock
+from goodwatch.core.engine import Engine
+from goodwatch.core.errors import ConfigError, StoreError
+
+log = logging.getLogger(__name__)
+
+#: Settings that are read once; a change of them is told, and waits for a restart.
+_AT_START: Final = ("listen", "insecure", "data_dir", "auth", "retention", "telemetry", "log")
+_ASK_VERSION_EVERY_S: Final = 600.0
+_LAG_EVERY_S: Final = 1.0
+
+Prepare = Callable[["Service"], Awaitable[None]]
+
+
+async def serve(
+    file: Path, *, prepare: Prepare | None = None, note: str = "", ready: Callable[[str], None] | None = None
+) -> None:
+    """Run the service on a configuration file until SIGTERM or SIGINT.
+
+    Raises ``ConfigError`` or ``StoreError`` when it cannot start, with what to do about it. ``prepare`` runs after
+    recovery and before the first scrape; ``ready`` is called with the URL once the port answers.
+    """
+    check_packages()
+    settings = config.load(file, engines=known_engines(), environ=os.environ)
+    logs.set_up(settings.log.level, settings.log.format)
+    for warning in config.warnings(settings):
+        log.warning("configuration", extra={"advice": warning})
+    clock = SystemClock()
+    with _listener(settings) as listener:
+        store = await asyncio.to_thread(wiring.open_store, settings, clock)
+        try:
+            service = Service(file, settings, store, listener, clock)
+            service.watch.demo_note = note
+            await service.run(prepare=prepare, ready=ready)
+        finally:
+            await asyncio.to_thread(store.close)
+
+
+class Service:
+    """All parts of the running service."""
+
+    def __init__(
+        self, file: Path, settings: config.Settings, store: DuckDBStore, listener: socket.socket, clock: Clock
+    ) -> None:
+        self.file = file
+        self.listener = listener
+        self.settings = settings
+        self.engines = known_engines()
+        self.store = store
+        self.clock = clock
+        self.own = SelfMetrics(__version__)
+        self.keeper = Keeper(store, clock, on_error=self.own.store_error)
+        self.book = load_prices(settings.prices)
+        self.watch = Watch(self.engines, store, self.keeper, clock, Terms({}, {}), reloader=self)
+        self.scraper = Scraper(self._on_page)
+        self.discoveries: list[FileSD] = []
+        self._discovering: list[asyncio.Task[None]] = []
+        self._asked: dict[str, float] = {}
+        self._asking: set[asyncio.Task[None]] = set()
+        self._stop = asyncio.Event()
+
+    async def run(self, *, prepare: Prepare | None = None, ready: Callable[[str], None] | None = None) -> None:
+        """Run until ``stop``."""
+        telemetry = Telemetry.start(self.settings.telemetry, version=__version__)
+        self.own.reloaded(True, self.clock.now_s())
+        async with AsyncExitStack() as stack:
+            self._session = await stack.enter_async_context(Session())
+            await self._apply(self.settings, self.book)
+            await self.watch.recover()
+            if prepare is not None:
+                await prepare(self)
+            await self.watch.refresh()
+            server = self._server()
+            tasks = [
+                asyncio.create_task(work, name=name)
+                for name, work in (
+                    ("web", server.serve(sockets=[self.listener])), ("scraper", self.scraper.run()), ("keeper", self.keeper.run()),
+                )
+            ]  # fmt: skip
+            self._handle_signals()
+            scheduler = self._scheduler()
+            try:
+                await self._until_stopped(tasks, server, ready)
+            finally:
+                scheduler.shutdown(wait=False)
+                await self._wind_down(tasks, server)
+                await asyncio.to_thread(telemetry.shutdown)
+
+    def stop(self) -> None:
+        """Ask for a graceful stop."""
+        self._stop.set()
+
+    # -- parts ------------------------------------------------------------------------------------------------------
+
+    def app(self) -> FastAPI:
+        """The web application."""
+        settings = self.settings
+        tokens = [(t.name, t.role, t.token.get_secret_value()) for t in settings.auth.tokens]
+        auth = Auth.of(tokens, loopback=_is_loopback(settings.listen_host), insecure=settings.insecure)
+        exporter = Exporter(lambda: snapshot(self.watch), self.own)
+        return create_app(self.watch, auth=auth, exporter=exporter, routers=(pages(self.watch),))
+
+    def _server(self) -> "_Server":
+        made = uvicorn.Config(
+            self.app(), log_config=None, access_log=False, timeout_graceful_shutdown=5, server_header=False
+        )
+        return _Server(made)
+
+    def _scheduler(self) -> AsyncIOScheduler:
+        scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1})
+        every = self.settings.derive.every_s
+        scheduler.add_job(self._refresh, "interval", seconds=every, misfire_grace_time=None)
+        scheduler.add_job(self.watch.fold_minutes, "interval", seconds=10, misfire_grace_time=None)
+        scheduler.add_job(self._measure, "interval", seconds=30, misfire_grace_time=None)
+        scheduler.add_job(self._compact, "interval", hours=1, misfire_grace_time=None)
+        scheduler.add_job(self._loop_lag, "interval", seconds=_LAG_EVERY_S, misfire_grace_time=None)
+        scheduler.start()
+        return scheduler
+
+    async def _refresh(self) -> None:
+        with span("derive", services=len(self.watch.shown)):
+            await self.watch.refresh()
+
+    async def _measure(self) -> None:
+        with suppress(StoreError):  # the keeper has noted it
+            await self.keeper.measure()
+
+    async def _compact(self) -> None:
+        try:
+            dropped = await self.keeper.call(lambda: self.store.compact(self.clock.now_s()))
+        except StoreError as error:
+            log.error("compaction failed", extra={"problem": str(error)})
+            return
+        log.info("compacted", extra={"rows_dropped": dropped})
+
+    async def _loop_lag(self) -> None:
+        """How late the loop wakes after a short sleep: what blocking work would show."""
+        before = self.clock.monotonic_s()
+        await asyncio.sleep(0.05)
+        self.own.loop_lag(max(0.0, self.clock.monotonic_s() - before - 0.05))
+
+    # -- pages ------------------------------------------------------------------------------------------------------
+
+    async def _on_page(self, spec: TargetSpec, fetched: Fetched) -> None:
+        with span("scrape", target=spec.target.name, reason=fetched.reason or "ok"):
+            try:
+                await self.watch.take(spec, fetched)
+            except Exception:
+                log.exception("a page could not be taken; this is a bug", extra={"target": spec.target.name})
+                self.own.refused("page_bug")
+        state = self.watch.states.get(spec.target.name)
+        if state is None:
+            return
+        reason = state.last.reason if state.last is not None else fetched.reason
+        self.own.scraped(reason, fetched.duration_s)
+        if state.understood is not None:
+            for problem in state.understood.page.problems if fetched.up else ():
+                self.own.refused(problem.reason)
+            self._ask_version(spec, state.understood.engine)
+
+    def _ask_version(self, spec: TargetSpec, engine: Engine | None) -> None:
+        name, now = spec.target.name, self.clock.monotonic_s()
+        if engine is None or not engine.version_paths or spec.target.engine_version:
+            return
+        if now - self._asked.get(name, -_ASK_VERSION_EVERY_S) < _ASK_VERSION_EVERY_S:
+            return
+        self._asked[name] = now
+        task = asyncio.create_task(self._learn_version(spec, engine))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _learn_version(self, spec: TargetSpec, engine: Engine) -> None:
+        version = await told_version(self._session, spec, engine)
+        state = self.watch.states.get(spec.target.name)
+        if version and state is not None:
+            state.reader.told_version = version
+
+    # -- configuration ----------------------------------------------------------------------------------------------
+
+    async def reload(self) -> Reloaded:
+        """Read the configuration file again; a bad one is refused and the old one stays."""
+        try:
+            settings = await asyncio.to_thread(config.load, self.file, engines=self.engines, environ=os.environ)
+            book = await asyncio.to_thread(load_prices, settings.prices)
+        except ConfigError as error:
+            self.own.reloaded(False, self.clock.now_s())
+            log.error("configuration refused; the old one stays", extra={"problems": str(error)})
+            return Reloaded(False, tuple(str(error).splitlines()))
+        old = self.settings
+        changed = [n for n in type(settings).model_fields if getattr(settings, n) != getattr(old, n)]
+        later = [f"{n} (after a restart)" if n in _AT_START else n for n in changed]
+        self.settings, self.book = settings, book
+        await self._apply(settings, book)
+        await self.watch.refresh()
+        self.own.reloaded(True, self.clock.now_s())
+        log.info("configuration read again", extra={"changed": ", ".join(later) or "nothing"})
+        return Reloaded(True, changed=tuple(later))
+
+    async def _apply(self, settings: config.Settings, book: PriceBook) -> None:
+        for task in self._discovering:
+            task.cancel()
+        self.discoveries = [wiring.discovery_of(settings, entry, self.engines) for entry in settings.file_sd]
+        for discovery in self.discoveries:
+            await discovery.refresh()
+        self._retarget()
+        self._discovering = [
+            asyncio.create_task(d.run(lambda _: self._retarget()), name="file_sd") for d in self.discoveries
+        ]
+
+    def _retarget(self) -> None:
+        """Targets of the file and of discovery, with their prices."""
+        settings = self.settings
+        static = [wiring.spec_of(settings, entry) for entry in settings.targets]
+        specs = merge(static, [spec for d in self.discoveries for spec in d.targets])
+        self.watch.terms = Terms(
+            services=wiring.services_by_name(settings),
+            prices={s.target.name: wiring.price_of(s.target, self.book, self.clock) for s in specs},
+            window_s=settings.derive.window_s,
+            external_url=str(settings.external_url or ""),
+        )
+        self.watch.update(specs)
+        self.scraper.update(specs)
+
+    # -- running and stopping ---------------------------------------------------------------------------------------
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._background(self.reload()))
+
+    def _background(self, work: Awaitable[object]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.create_task(run())
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _until_stopped(
+        self, tasks: list[asyncio.Task[None]], server: "_Server", ready: Callable[[str], None] | None
+    ) -> None:
+        stopping = asyncio.create_task(self._stop.wait())
+        announced = asyncio.create_task(self._announce(server, ready))
+        try:
+            await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            announced.cancel()
+        for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    async def _announce(self, server: "_Server", ready: Callable[[str], None] | None) -> None:
+        await server.up.wait()
+        url = _url(self.listener)
+        log.info("ready", extra={"url": url})
+        if ready is not None:
+            ready(url)
+
+    async def _wind_down(self, tasks: list[asyncio.Task[None]], server: "_Server") -> None:
+        """Stop intake, drain, flush: what was scraped is kept."""
+        server.should_exit = True
+        for task in self._discovering:
+            task.cancel()
+        await self.scraper.stop()
+        with suppress(StoreError):
+            await self.watch.fold_minutes()
+        await self.keeper.flush()
+        tasks[2].cancel()
+        await asyncio.gather(*tasks, *self._discovering, return_exceptions=True)
+        log.info("stopped")
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the service, and tells when it answers."""
+
+    def __init__(self, made: uvicorn.Config) -> None:
+        super().__init__(made)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        self.up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Install no handlers."""
+        yield
+
+
+def _listener(settings: config.Settings) -> socket.socket:
+    """A listening socket for ``listen``. Raises ``ConfigError`` when the address cannot be used."""
+    host, port = settings.listen_host, settings.listen_port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OSError as error:
+        raise ConfigError(
+            f"listen: {settings.listen}: {error.strerror or error}; choose another address, or stop what holds the port"
+        ) from error
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
