@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 import polars as pl
@@ -35,7 +36,9 @@ class Keeper:
         self._on_error = on_error
         self._pending: deque[Scrape] = deque()
         self._deployments: dict[str, Deployment] = {}
+        self._in_flight: list[Scrape] = []
         self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
         self._lock = asyncio.Lock()
         self.message = ""  # why the last write failed, "" when it worked
         self.store_bytes = 0  # as last measured
@@ -45,12 +48,13 @@ class Keeper:
     @property
     def lag_s(self) -> float:
         """Age of the oldest scrape that is not written yet."""
-        return max(0.0, self._clock.now_s() - self._pending[0].ts) if self._pending else 0.0
+        oldest = self._in_flight or self._pending
+        return max(0.0, self._clock.now_s() - oldest[0].ts) if oldest else 0.0
 
     @property
     def pending(self) -> int:
         """Scrapes that wait to be written."""
-        return len(self._pending)
+        return len(self._pending) + len(self._in_flight)
 
     def keep(self, scrape: Scrape, deployment: Deployment | None) -> None:
         """Queue a scrape, and what its target says it runs."""
@@ -76,7 +80,7 @@ class Keeper:
 
     async def flush(self) -> None:
         """Write what is pending, once; used on the way out."""
-        while self._pending and await self._write():
+        while self.pending and await self._write():
             pass
 
     async def call(self, work: Callable[[], T]) -> T:
@@ -100,21 +104,30 @@ class Keeper:
         return await self._guarded(lambda: self._store.append_derived(derived), "derived numbers")
 
     async def _write(self) -> bool:
-        self._wake.clear()
-        batch = [self._pending[i] for i in range(min(_BATCH, len(self._pending)))]
-        deployments, self._deployments = self._deployments, {}
-        if batch and not await self._guarded(lambda: self._store.append(batch), "scrapes"):
-            self._deployments = {**deployments, **self._deployments}
-            self._wake.set()
-            return False
-        for _ in batch:
-            self._pending.popleft()
-        self.written_total += len(batch)
-        for deployment in deployments.values():
-            await self._guarded(lambda d=deployment: self._store.record_deployment(d), "a deployment")  # type: ignore[misc]
-        if self._pending:
-            self._wake.set()
-        return True
+        """Write one batch; the scrapes of a batch in flight are out of the queue, so that nothing else takes them."""
+        async with self._writing:
+            self._wake.clear()
+            batch = [self._pending.popleft() for _ in range(min(_BATCH, len(self._pending)))]
+            self._in_flight = batch
+            deployments, self._deployments = self._deployments, {}
+            kept = not batch or await self._guarded(lambda: self._store.append(batch), "scrapes")
+            self._in_flight = []
+            if not kept:
+                self._put_back(batch)
+                self._deployments = {**deployments, **self._deployments}
+                self._wake.set()
+                return False
+            self.written_total += len(batch)
+            for deployment in deployments.values():
+                await self._guarded(partial(self._store.record_deployment, deployment), "a deployment")
+            if self._pending:
+                self._wake.set()
+            return True
+
+    def _put_back(self, batch: list[Scrape]) -> None:
+        room = max(0, MAX_PENDING - len(self._pending))
+        self.dropped_total += max(0, len(batch) - room)
+        self._pending.extendleft(reversed(batch[len(batch) - min(room, len(batch)) :]))
 
     async def _guarded(self, work: Callable[[], object], what: str) -> bool:
         try:
