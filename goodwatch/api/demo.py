@@ -15,6 +15,8 @@ from goodwatch.app import demo
 
 #: History that is filled in: long enough for every phase of every play to be in it several times.
 HISTORY_S: Final = 3600.0
+#: How often a play's port is opened or closed as the recorded engine came and went.
+_DOOR_S: Final = 0.5
 
 
 async def run_demo(listen: str, data_dir: Path | None, *, say: Callable[[str], None]) -> None:
@@ -52,7 +54,7 @@ def _backfiller(plays: tuple[demo.Play, ...]) -> Prepare:
 
 
 async def _serve_play(stack: AsyncExitStack, play: demo.Play) -> str:
-    """One recorded engine on a free loopback port; returns the URL of its metrics."""
+    """One recorded engine on a free loopback port, closed while it was away; returns the URL of its metrics."""
 
     async def metrics(_: web.Request) -> web.StreamResponse:
         page = play.at(time.time())
@@ -65,10 +67,25 @@ async def _serve_play(stack: AsyncExitStack, play: demo.Play) -> str:
 
     app = web.Application()
     app.add_routes([web.get("/metrics", metrics), web.get("/version", version), web.get("/server_info", version)])
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=0)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    port = runner.addresses[0][1]
+    port = int(runner.addresses[0][1])
+    doors = asyncio.create_task(_open_and_close(runner, site, play, port))
+    stack.callback(doors.cancel)
     return f"http://127.0.0.1:{port}/metrics"
+
+
+async def _open_and_close(runner: web.AppRunner, site: web.TCPSite | None, play: demo.Play, port: int) -> None:
+    """Listen while the recorded engine answered, refuse connections while it did not."""
+    while True:
+        answers = play.at(time.time()).body is not None
+        if answers and site is None:
+            site = web.TCPSite(runner, "127.0.0.1", port)
+            await site.start()
+        elif not answers and site is not None:
+            await site.stop()
+            site = None
+        await asyncio.sleep(_DOOR_S)

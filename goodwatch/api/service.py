@@ -25,6 +25,7 @@ from goodwatch.api.auth import Auth
 from goodwatch.api.ui.pages import pages
 from goodwatch.app import config, logs, wiring
 from goodwatch.app.engines import known_engines
+from goodwatch.app.fleet import DESTRUCTIVE
 from goodwatch.app.guard import check_packages
 from goodwatch.app.keeper import Keeper
 from goodwatch.app.prices import PriceBook, load_prices
@@ -89,7 +90,9 @@ class Service:
         self.discoveries: list[FileSD] = []
         self._discovering: list[asyncio.Task[None]] = []
         self._asked: dict[str, float] = {}
+        self._withheld: set[str] = set()  # targets that must not be read again until the configuration changes
         self._asking: set[asyncio.Task[None]] = set()
+        self._reloading = asyncio.Lock()
         self._stop = asyncio.Event()
 
     async def run(self, *, prepare: Prepare | None = None, ready: Callable[[str], None] | None = None) -> None:
@@ -186,6 +189,13 @@ class Service:
             return
         reason = state.last.reason if state.last is not None else fetched.reason
         self.own.scraped(reason, fetched.duration_s)
+        if reason == DESTRUCTIVE and spec.target.name not in self._withheld:
+            log.error(
+                "target is not read again",
+                extra={"target": spec.target.name, "problem": state.last and state.last.error},
+            )
+            self._withheld.add(spec.target.name)
+            self._retarget()
         if state.understood is not None:
             for problem in state.understood.page.problems if fetched.up else ():
                 self.own.refused(problem.reason)
@@ -212,6 +222,10 @@ class Service:
 
     async def reload(self) -> Reloaded:
         """Read the configuration file again; a bad one is refused and the old one stays."""
+        async with self._reloading:  # two at once would tell of the wrong one last
+            return await self._reload()
+
+    async def _reload(self) -> Reloaded:
         try:
             settings = await asyncio.to_thread(config.load, self.file, engines=self.engines, environ=os.environ)
             book = await asyncio.to_thread(load_prices, settings.prices)
@@ -223,6 +237,7 @@ class Service:
         changed = [n for n in type(settings).model_fields if getattr(settings, n) != getattr(old, n)]
         later = [f"{n} (after a restart)" if n in _AT_START else n for n in changed]
         self.settings, self.book = settings, book
+        self._withheld.clear()
         await self._apply(settings, book)
         await self.watch.refresh()
         self.own.reloaded(True, self.clock.now_s())
@@ -252,7 +267,7 @@ class Service:
             external_url=str(settings.external_url or ""),
         )
         self.watch.update(specs)
-        self.scraper.update(specs)
+        self.scraper.update([s for s in specs if s.target.name not in self._withheld])
 
     # -- running and stopping ---------------------------------------------------------------------------------------
 

@@ -3,17 +3,25 @@
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from collector.capability import Capability, capability
-from collector.exposition import PageTooLarge
+from collector.exposition import Limits, PageTooLarge, Parser
 from collector.pipeline import TargetReader, Understood
 from collector.scrape import Fetched
 from collector.targets import TargetSpec
 from goodwatch.core.counter import Tracker
 from goodwatch.core.engine import Engine
-from goodwatch.core.model import Deployment, Limits, Scrape
+from goodwatch.core.model import Deployment, Scrape
+from goodwatch.core.model import Limits as LatencyLimits
 from goodwatch.signals.increments import step_rows
+
+#: Reason of a scrape that emptied somebody else's statistics: it is not repeated.
+DESTRUCTIVE: Final = "json_stats"
+_DESTRUCTIVE_TEXT: Final = (
+    "{url} answers with TensorRT-LLM's JSON statistics, and reading empties them for every other reader; goodwatch "
+    "stopped reading. Use /prometheus/metrics, or set json_stats: true on this target if nobody else reads them"
+)
 
 #: A step that old is no longer part of any live window; minutes in the store tell of it.
 KEPT_S = 20 * 60
@@ -45,7 +53,13 @@ class TargetState:
     @classmethod
     def of(cls, spec: TargetSpec, engines: Mapping[str, Engine]) -> "TargetState":
         """A target that was not scraped yet."""
-        return cls(spec, engines, TargetReader(spec.target, engines))
+        return cls(spec, engines, TargetReader(spec.target, engines, parser=_parser(spec)))
+
+    def follow(self, spec: TargetSpec) -> None:
+        """Go on with changed options of the same target."""
+        if spec.options != self.spec.options:
+            self.reader.parser = _parser(spec)
+        self.spec = spec
 
     def read(self, fetched: Fetched) -> "Read":
         """Everything that one answer says, parsed and normalised. CPU-bound, for a thread; changes only the parser."""
@@ -56,6 +70,8 @@ class TargetState:
             understood = self.reader.understand(fetched.body, fetched.content_type)
         except PageTooLarge as error:
             return Read(self._failed(fetched, "sample_limit", str(error)))
+        if understood.page.format == "json" and not self.spec.options.json_stats:
+            return Read(self._failed(fetched, DESTRUCTIVE, _DESTRUCTIVE_TEXT.format(url=target.url)), understood)
         if understood.engine is None and not understood.page.samples:
             text = f"{target.url} answered, but not with metrics: {_first_problem(understood)}"
             return Read(self._failed(fetched, "not_metrics", text), understood)
@@ -97,9 +113,14 @@ class TargetState:
                 found = rows
         return found
 
-    def report(self, limits: Limits, now_s: float) -> Capability | None:
+    def report(self, limits: LatencyLimits, now_s: float) -> Capability | None:
         """The capability report of the last page that was read; None before the first."""
         return None if self.understood is None else capability(self.understood, limits, now_s=now_s)
+
+
+def _parser(spec: TargetSpec) -> Parser:
+    options = spec.options
+    return Parser(Limits(body_bytes=options.body_limit_bytes, samples=options.sample_limit, labels=options.label_limit))
 
 
 def _first_problem(understood: Understood) -> str:

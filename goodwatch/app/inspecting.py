@@ -6,15 +6,18 @@ import json
 import lzma
 import math
 import sys
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from typing import IO, Any, Final
 
+from yarl import URL
+
+from collector._http import shown
 from collector.capability import Capability, capability
-from collector.exposition import PageTooLarge
+from collector.exposition import DEFAULT_LIMITS, PageTooLarge
 from collector.pipeline import TargetReader
 from collector.probe import probe
 from collector.targets import ScrapeOptions, TargetSpec
@@ -24,6 +27,10 @@ from goodwatch.core.errors import ConfigError, TransientError
 from goodwatch.core.model import Limits, Target
 
 _BODY_SUFFIXES: Final = (".prom", ".txt", ".metrics", ".om", ".json")
+_OPEN: Final[Mapping[str, Callable[..., IO[Any]]]] = {".gz": gzip.open, ".xz": lzma.open}
+_RECORDING: Final = ("metrics.jsonl", "metrics.jsonl.gz", "metrics.jsonl.xz")
+#: One byte more than is allowed, so that a longer body is refused as such and never held whole.
+_READ_BYTES: Final = DEFAULT_LIMITS.body_bytes + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,55 +63,73 @@ def inspect(source: str, how: How) -> Iterator[Inspected]:
 
     Raises ``ConfigError`` when there is no such source, ``TransientError`` when a URL does not answer with a page.
     """
-    if source.startswith(("http://", "https://")):
+    if source.lower().startswith(("http://", "https://")):
         yield asyncio.run(_of_url(source, how))
         return
     if source == "-":
-        yield _of_body("standard input", sys.stdin.buffer.read(), None, how)
+        yield _of_body("standard input", sys.stdin.buffer.read(_READ_BYTES), how, how.now_s)
         return
     path = Path(source)
     if path.is_dir():
         yield from _of_folder(path, how)
+    elif path.name in _RECORDING and path.is_file():
+        yield _of_recording(path.parent, how)
     elif path.is_file():
-        yield _of_body(source, _bytes_of(path), None, how)
+        yield _of_body(source, _bytes_of(path), how, None)
     else:
-        hint = f"; for a host write http://{source}" if ":" in source and "/" not in source else ""
+        hint = f"; for a host write http://{source}" if ":" in source and not source.startswith(("/", ".")) else ""
         raise ConfigError(f"{source}: no such file or folder, and no URL{hint}")
 
 
 async def _of_url(url: str, how: How) -> Inspected:
-    parts = urlsplit(url)
-    whole = urlunsplit(parts._replace(path=parts.path if parts.path.strip("/") else "/metrics"))
-    target = how.target(parts.netloc, whole)
+    try:
+        whole = URL(url)
+        if not whole.host:
+            raise ValueError("it names no host")
+    except ValueError as error:
+        raise ConfigError(f"{url}: not a URL: {error}; write http://HOST:8000/metrics") from error
+    if not whole.path.strip("/"):
+        whole = whole.with_path(how.engines[how.engine].metrics_paths[0] if how.engine else "/metrics")
+    name = shown(whole)
+    target = how.target(name, str(whole))
     spec = TargetSpec(target, ScrapeOptions(interval_s=how.timeout_s, timeout_s=how.timeout_s))
     probed = await probe(spec, how.engines)
     if not probed.fetched.up:
-        raise TransientError(f"{whole}: {probed.fetched.error}")
+        raise TransientError(f"{name}: {probed.fetched.error}")
     reader = TargetReader(target, how.engines, told_version=probed.version)
     understood = reader.understand(probed.fetched.body, probed.fetched.content_type)
     about = f"read in {probed.fetched.duration_s * 1e3:.0f} ms"
-    return Inspected(whole, capability(understood, how.limits, now_s=how.now_s), about)
+    return Inspected(name, capability(understood, how.limits, now_s=how.now_s), about)
 
 
-def _of_body(name: str, body: bytes, content_type: str | None, how: How) -> Inspected:
+def _of_body(name: str, body: bytes | str, how: How, now_s: float | None, content_type: str | None = None) -> Inspected:
+    """The report of a body that was saved; ``now_s`` is None when nobody knows when, so no uptime is told."""
     try:
         understood = TargetReader(how.target(name, name), how.engines).understand(body, content_type)
     except PageTooLarge as error:
         raise ConfigError(f"{name}: {error}") from error
-    return Inspected(name, capability(understood, how.limits, now_s=how.now_s))
+    return Inspected(name, capability(understood, how.limits, now_s=now_s))
 
 
 def _of_folder(folder: Path, how: How) -> Iterator[Inspected]:
-    if any((folder / f"metrics.jsonl{s}").is_file() for s in ("", ".gz", ".xz")):
+    if any((folder / name).is_file() for name in _RECORDING):
         yield _of_recording(folder, how)
         return
-    files = sorted(p for p in folder.iterdir() if p.suffix in _BODY_SUFFIXES and p.is_file())
+    try:
+        files = sorted(p for p in folder.iterdir() if _is_body(p))
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be read: {error.strerror or error}") from error
     if not files:
         raise ConfigError(
             f"{folder}: neither a recording (metrics.jsonl) nor a body ({', '.join(_BODY_SUFFIXES)}) is in it"
         )
     for path in files:
-        yield _of_body(str(path), _bytes_of(path), None, how)
+        yield _of_body(str(path), _bytes_of(path), how, None)
+
+
+def _is_body(path: Path) -> bool:
+    plain = path.with_suffix("") if path.suffix in _OPEN else path
+    return plain.suffix in _BODY_SUFFIXES and path.is_file()
 
 
 def _of_recording(folder: Path, how: How) -> Inspected:
@@ -119,20 +144,16 @@ def _of_recording(folder: Path, how: How) -> Inspected:
             fullest, most = scrape, lines
     if fullest is None or fullest.body is None:
         raise ConfigError(f"{folder}: none of its {count} scrapes brought a page")
-    one = _of_body(str(folder), fullest.body.encode(), fullest.content_type, replace(how, now_s=fullest.done_s))
+    one = _of_body(str(folder), fullest.body, how, fullest.done_s, fullest.content_type)
     return replace(one, about=f"the fullest of {count - failed} pages; {failed} scrapes failed")
 
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
-        elif path.suffix == ".xz":
-            data = lzma.decompress(data)
-    except (OSError, EOFError, lzma.LZMAError) as error:
+        with _OPEN.get(path.suffix, open)(path, "rb") as body:
+            return bytes(body.read(_READ_BYTES))
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    return data
 
 
 def as_json(inspected: Inspected) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def show_capability(console: Console, inspected: Inspected, *, every: bool) -> N
         console.print()
     for remark in report.remarks:
         mark, style = ("▲", "bold yellow") if remark.level == "warning" else ("·", "dim")
-        console.print(_hanging(mark, style, Text(remark.text, "" if mark == "▲" else "dim")))
+        console.print(_hanging(mark, style, Text(plain(remark.text), "" if mark == "▲" else "dim")))
     if not report.signals:
         return
     console.print()
@@ -52,15 +52,15 @@ def _headline(console: Console, inspected: Inspected) -> None:
     report = inspected.capability
     console.print()
     about = f"  ({inspected.about})" if inspected.about else ""
-    console.print(Text(f"  {inspected.name}{about}", style="dim"))
+    console.print(Text(plain(f"  {inspected.name}{about}"), style="dim"))
     if not report.engine:
         console.print(
             Text("  no engine that goodwatch knows", style="bold"), Text(f"  {report.page_samples} series", "dim")
         )
         return
-    models = ", ".join(display_model(m) for m in report.models) or "no model label"
+    models = plain(", ".join(display_model(m) for m in report.models)) or "no model label"
     console.print(Text.assemble("  ", (f"{report.title} {report.version}".rstrip(), "bold"), f"  serving {models}"))
-    console.print(_hanging(" ", "", Text(f"version {report.version_basis}", "dim")))
+    console.print(_hanging(" ", "", Text(plain(f"version {report.version_basis}"), "dim")))
     counts = report.counts
     console.print(
         Text(
@@ -70,6 +70,11 @@ def _headline(console: Console, inspected: Inspected) -> None:
             "dim",
         )
     )
+
+
+def plain(text: str) -> str:
+    """Text from outside without control characters, which could steer the terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _hanging(mark: str, style: str, text: Text) -> Padding:
@@ -90,7 +95,7 @@ def _present(signals: Iterable[SignalReport]) -> Table:
         members = [s for s in signals if CATALOGUE[s.name].group == group and s.status is not SignalStatus.ABSENT]
         for signal in sorted(members, key=lambda s: not s.kernel):
             glyph, style = _GLYPH[signal.status]
-            table.add_row(Text(glyph, style), signal.name, signal.value, _source(signal))
+            table.add_row(Text(glyph, style), signal.name, Text(plain(signal.value)), Text(plain(_source(signal))))
         if members:
             table.add_row()
     return table
@@ -129,7 +134,9 @@ def _absent(console: Console, signals: list[SignalReport], *, every: bool) -> No
 
 def show_replay(console: Console, report: dict[str, Any]) -> None:
     """Print the phases of a replay."""
-    console.print(f"\n  [bold]{report['engine']} {report['version']}[/bold]  [dim]{report['version_basis']}[/dim]")
+    console.print()
+    what = f"{report['engine'] or 'no known engine'} {report['version'] or ''}".rstrip()
+    console.print(Text.assemble("  ", (what, "bold"), (f"  {report['version_basis'] or ''}", "dim")))
     console.print(f"  [dim]{report['scrapes']} scrapes, {report['failed_scrapes']} failed[/dim]\n")
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for name in (
@@ -151,27 +158,27 @@ def show_replay(console: Console, report: dict[str, Any]) -> None:
         table.add_row(*_phase(phase))
     console.print(table)
     for note in dict.fromkeys(n for p in report["phases"] for n in p["notes"]):
-        console.print(f"  [dim]· {note}[/dim]")
+        console.print(Text(f"  · {note}", "dim"))
 
 
-def _phase(phase: dict[str, Any]) -> Iterable[str]:
+def _phase(phase: dict[str, Any]) -> Iterable[str | Text]:
     return (
-        phase["name"],
+        Text(plain(phase["name"])),
         f"{phase['end'] - phase['start']:.0f}",
-        _plain(phase["requests"]),
-        _plain(phase["output_tokens_per_s"]),
+        _number(phase["requests"]),
+        _number(phase["output_tokens_per_s"]),
         _seconds(phase["ttft_s"]["p50"]),
         _seconds(phase["ttft_s"]["p90"]),
         _seconds(phase["tpot_s"]["p90"]),
         _seconds(phase["e2e_s"]["p90"]),
         _share(phase["attainment"]),
-        _plain(phase["unaccounted"]),
-        _plain(phase["preemptions"]),
+        _number(phase["unaccounted"]),
+        _number(phase["preemptions"]),
         "–" if phase["kv_cache_used_ratio_max"] is None else f"{phase['kv_cache_used_ratio_max']:.0%}",
     )
 
 
-def _plain(value: float | None) -> str:
+def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}"
 
 

@@ -86,7 +86,7 @@ class Watch:
             if known is None or known.spec.target != spec.target:
                 self.states[name] = TargetState.of(spec, self.engines)
             else:
-                known.spec = spec
+                known.follow(spec)
 
     async def take(self, spec: TargetSpec, fetched: Fetched) -> None:
         """One scrape's answer: digested in a thread, then queued for the store."""

@@ -115,6 +115,8 @@ def _calm(derived: Derived, objective: float | None) -> Verdict:
         return Verdict("no data", rate.note)
     if rate.value == 0 and running == 0:
         return Verdict("no traffic", "no request came in the last window; that is neither good nor bad")
+    if attainment.bounds is None and derived.goodput is not None and derived.goodput.broken:
+        return Verdict("warning", attainment.note)
     if attainment.bounds is None:
         return Verdict("good" if objective is None else "no data", attainment.note or "nothing stands out")
     low, high = attainment.bounds.low, attainment.bounds.high
