@@ -218,7 +218,7 @@ class _Reading:
 
     def refuse(self, what: str) -> None:
         """The whole body is something else."""
-        self._note(1, "not_metrics", f"{what}; expected Prometheus text, OpenMetrics or JSON: is the path right?")
+        self._note_first(1, "not_metrics", f"{what}; expected Prometheus text, OpenMetrics or JSON: is the path right?")
 
     def check_size(self, lines: int = 1) -> None:
         """Raise ``PageTooLarge`` over ``Limits.samples``. Bad lines count: junk must not keep the reader busy."""
@@ -240,7 +240,7 @@ class _Reading:
             line, above = self.samples_at_eof
             if len(self.samples) > above:
                 text = f"{len(self.samples) - above} samples follow # EOF and were read; expected none behind it"
-                self._note(line + 1, "after_eof", text)
+                self._note_first(line + 1, "after_eof", text)
         if self._rejected and not (self.samples or self._types or self._help):
             self.refuse("no line of the body could be read")
 
@@ -276,6 +276,12 @@ class _Reading:
             self._problems.append(Problem(line, reason, text))
         else:
             self._more[reason] += 1
+
+    def _note_first(self, line: int, reason: str, text: str) -> None:
+        """What concerns the whole body must not get lost behind its lines."""
+        self._problems.insert(0, Problem(line, reason, text))
+        if len(self._problems) > KEPT_PROBLEMS:
+            self._more[self._problems.pop().reason] += 1
 
 
 def parse(body: bytes | str, *, content_type: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Page:

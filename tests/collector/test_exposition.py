@@ -267,7 +267,7 @@ def test_samples_behind_the_end_are_read_and_told() -> None:
     assert reasons(page) == []  # the last end is the one that counts
     page = parse("a 1\n# EOF\nb 2\n", content_type=OPENMETRICS)
     assert [s.name for s in page.samples] == ["a", "b"]
-    assert reasons(page) == ["no_eof", "after_eof"]
+    assert reasons(page) == ["after_eof", "no_eof"]
 
 
 def test_bytes_that_are_no_utf8_cost_nothing_but_themselves() -> None:
@@ -422,6 +422,12 @@ def test_problems_beyond_the_first_are_counted() -> None:
         "more",
         "8 more problems: 7 bad_value, 1 duplicate_series",
     )
+
+
+def test_many_bad_lines_do_not_hide_what_the_body_is() -> None:
+    page = parse("no metrics\n" * 60)
+    assert reasons(page) == ["not_metrics", *["bad_value"] * (KEPT_PROBLEMS - 1), "more"]
+    assert page.problems[-1].text == "11 more problems: 11 bad_value"
 
 
 def test_memory_is_bounded_and_forgetting_changes_nothing() -> None:
