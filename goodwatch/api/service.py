@@ -25,7 +25,7 @@ from goodwatch.api.auth import Auth
 from goodwatch.api.ui.pages import pages
 from goodwatch.app import config, logs, wiring
 from goodwatch.app.engines import known_engines
-from goodwatch.app.fleet import DESTRUCTIVE
+from goodwatch.app.fleet import DESTRUCTIVE, TargetState
 from goodwatch.app.guard import check_packages
 from goodwatch.app.keeper import Keeper
 from goodwatch.app.prices import PriceBook, load_prices
@@ -89,7 +89,7 @@ class Service:
         self.scraper = Scraper(self._on_page)
         self.discoveries: list[FileSD] = []
         self._discovering: list[asyncio.Task[None]] = []
-        self._asked: dict[str, float] = {}
+        self._asked: dict[str, tuple[int, float]] = {}  # restarts seen and when
         self._withheld: set[str] = set()  # targets that must not be read again until the configuration changes
         self._asking: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Lock()
@@ -199,24 +199,26 @@ class Service:
         if state.understood is not None:
             for problem in state.understood.page.problems if fetched.up else ():
                 self.own.refused(problem.reason)
-            self._ask_version(spec, state.understood.engine)
+            self._ask_version(spec, state, state.understood.engine)
 
-    def _ask_version(self, spec: TargetSpec, engine: Engine | None) -> None:
+    def _ask_version(self, spec: TargetSpec, state: TargetState, engine: Engine | None) -> None:
+        """Ask the engine's own endpoint at first sight, after each restart, and now and then."""
+        if engine is None:
+            return
+        if not engine.version_paths or spec.target.engine_version:
+            state.version_settled = True
+            return
         name, now = spec.target.name, self.clock.monotonic_s()
-        if engine is None or not engine.version_paths or spec.target.engine_version:
+        asked = self._asked.get(name)
+        if asked is not None and asked[0] == state.restarts and now - asked[1] < _ASK_VERSION_EVERY_S:
             return
-        if now - self._asked.get(name, -_ASK_VERSION_EVERY_S) < _ASK_VERSION_EVERY_S:
-            return
-        self._asked[name] = now
-        task = asyncio.create_task(self._learn_version(spec, engine))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._asked[name] = (state.restarts, now)
+        self._background(self._learn_version(spec, state, engine))
 
-    async def _learn_version(self, spec: TargetSpec, engine: Engine) -> None:
+    async def _learn_version(self, spec: TargetSpec, state: TargetState, engine: Engine) -> None:
         version = await told_version(self._session, spec, engine)
-        state = self.watch.states.get(spec.target.name)
-        if version and state is not None:
-            state.reader.told_version = version
+        state.reader.told_version = version or state.reader.told_version
+        state.version_settled = True
 
     # -- configuration ----------------------------------------------------------------------------------------------
 

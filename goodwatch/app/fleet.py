@@ -48,6 +48,8 @@ class TargetState:
     understood: Understood | None = None
     deployment: Deployment | None = None
     last: Scrape | None = None
+    restarts: int = 0  # of the engine, as seen by this process
+    version_settled: bool = False  # the engine was asked for its version, or need not be
     folded_s: float = 0.0  # steps before this minute are in the store as minutes
 
     @classmethod
@@ -87,6 +89,7 @@ class TargetState:
     def take(self, scrape: Scrape) -> None:
         """Advance by one scrape, fresh or from the store."""
         step = self.tracker.advance(scrape)
+        self.restarts += step.restarted
         engine_name = step.engine or (self.understood.engine.name if self.understood and self.understood.engine else "")
         rows = step_rows(step, self.tracker, self.engines.get(engine_name))
         self.steps.append((scrape.ts, rows))

@@ -29,6 +29,8 @@ from goodwatch.core.model import Limits, Target
 _BODY_SUFFIXES: Final = (".prom", ".txt", ".metrics", ".om", ".json")
 _OPEN: Final[Mapping[str, Callable[..., IO[Any]]]] = {".gz": gzip.open, ".xz": lzma.open}
 _RECORDING: Final = ("metrics.jsonl", "metrics.jsonl.gz", "metrics.jsonl.xz")
+#: The usual cause with several API servers: their shards lie on network storage.
+_SHARDS: Final = "; with several API servers, is PROMETHEUS_MULTIPROC_DIR a folder on a local disk?"
 #: One byte more than is allowed, so that a longer body is refused as such and never held whole.
 _READ_BYTES: Final = DEFAULT_LIMITS.body_bytes + 1
 
@@ -95,7 +97,8 @@ async def _of_url(url: str, how: How) -> Inspected:
     spec = TargetSpec(target, ScrapeOptions(interval_s=how.timeout_s, timeout_s=how.timeout_s))
     probed = await probe(spec, how.engines)
     if not probed.fetched.up:
-        raise TransientError(f"{name}: {probed.fetched.error}")
+        hint = _SHARDS if (probed.fetched.status or 0) >= 500 else ""
+        raise TransientError(f"{name}: {probed.fetched.error}{hint}")
     reader = TargetReader(target, how.engines, told_version=probed.version)
     understood = reader.understand(probed.fetched.body, probed.fetched.content_type)
     about = f"read in {probed.fetched.duration_s * 1e3:.0f} ms"

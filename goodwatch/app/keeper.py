@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import polars as pl
 
+from goodwatch.app.telemetry import span
 from goodwatch.core.clock import Clock
 from goodwatch.core.errors import StoreError
 from goodwatch.core.model import Deployment, Scrape
@@ -131,7 +132,8 @@ class Keeper:
 
     async def _guarded(self, work: Callable[[], object], what: str) -> bool:
         try:
-            await self.call(work)
+            with span("store", what=what):
+                await self.call(work)
         except StoreError as error:
             if not self.message:
                 log.error("store failed", extra={"what": what, "problem": str(error)})

@@ -95,7 +95,8 @@ class Watch:
             return
         read = await asyncio.to_thread(state.read, fetched)
         state.accept(read)
-        self.keeper.keep(read.scrape, read.deployment)
+        # Until the engine has told its version, a bracket by names would be recorded and soon corrected: two events.
+        self.keeper.keep(read.scrape, read.deployment if state.version_settled else None)
 
     async def recover(self) -> None:
         """Counters' last values and recent steps from the store, so that a restart of goodwatch loses nothing."""

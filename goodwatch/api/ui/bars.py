@@ -100,7 +100,7 @@ def strip(rows: Sequence[Row], start_s: float, end_s: float, objective: float | 
     """Attainment per window: a box from its lower to its upper end; nothing where there is no number."""
     boxes = []
     for row in rows:
-        if row.low is None or row.end_s <= start_s:
+        if row.low is None or row.end_s <= max(start_s, row.start_s) or row.start_s >= end_s:
             continue
         high = 1.0 if row.high is None else row.high
         left = max(0.0, (row.start_s - start_s) / (end_s - start_s)) * STRIP_WIDTH

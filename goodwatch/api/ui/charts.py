@@ -236,7 +236,7 @@ def _windows(chart: Chart) -> alt.Chart:
 
 
 def _events() -> alt.Chart:
-    rules = alt.Chart(alt.NamedData("events")).mark_rule(strokeWidth=2, strokeDash=[2, 3])
+    rules = alt.Chart(alt.NamedData("events")).mark_rule(strokeWidth=1.5, strokeDash=[2, 3], opacity=0.8)
     colour = alt.Color(
         "kind:N",
         legend=None,

@@ -9,10 +9,10 @@ from goodwatch.core.model import Absence, Basis, Bounds, Number
 
 #: what each basis says, in one sentence (design: words that must mean one thing)
 BASIS_TEXTS: Final[dict[Basis, str]] = {
-    Basis.COUNTED: "counted from single requests, which agree with the engine's own counter",
-    Basis.ESTIMATED: "estimated from a sample of requests, with its confidence interval",
-    Basis.BOUNDED: "bounded: engine histograms only tell an interval, and the true value lies in it",
-    Basis.MEASURED: "measured: read from the engine's own counters and gauges",
+    Basis.COUNTED: "from single requests, whose number agrees with the engine's own counter",
+    Basis.ESTIMATED: "from a sample of requests, with its confidence interval",
+    Basis.BOUNDED: "engine histograms only tell an interval, and the true value lies in it",
+    Basis.MEASURED: "read from the engine's own counters and gauges",
 }
 ABSENCE_TEXTS: Final[dict[Absence, str]] = {
     Absence.NO_TRAFFIC: "the engine was read and nothing happened; this is not zero and not 100 %",
@@ -51,7 +51,7 @@ def shown(number: Number | None, *, unit: str | None = None) -> Shown:
         return Shown(number.absence.value, "", sentence, number.absence.value.replace(" ", "-"))
     text, label = _parts(number, unit)
     basis = number.basis.value if number.basis else ""
-    sentence = BASIS_TEXTS[number.basis] if number.basis else ""
+    sentence = f"{basis}: {BASIS_TEXTS[number.basis]}" if number.basis else ""
     return Shown(text, label, "; ".join(filter(None, (sentence, number.note))), "value", basis)
 
 

@@ -55,7 +55,9 @@ def palette_css() -> str:
     dark = "".join(f"--{name}:{colour};" for name, colour in DARK.items())
     light = "".join(f"--{name}:{colour};" for name, colour in LIGHT.items())
     fills = "".join(f".c-{name}{{fill:var(--{name})}}" for name in DARK)
-    return f":root{{color-scheme:dark light;{dark}}}\n@media (prefers-color-scheme:light){{:root{{{light}}}}}\n{fills}\n"
+    return (
+        f":root{{color-scheme:dark light;{dark}}}\n@media (prefers-color-scheme:light){{:root{{{light}}}}}\n{fills}\n"
+    )
 
 
 def coloured(spec: Any, palette: dict[str, str]) -> Any:
