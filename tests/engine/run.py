@@ -1,7 +1,7 @@
 """One recorded run: start vLLM, scrape it, load it, stop it.
 
 ``python -m tests.engine.run ENGINE_FOLDER RECORDING_FOLDER`` leaves metrics.jsonl.gz, client_truth.jsonl,
-phases.jsonl, events.jsonl and engine.log in the second folder, which is emptied of them first.
+phases.jsonl, events.jsonl, inspect.json and engine.log in the second folder, which is emptied of them first.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Final
 from tests.engine.recorder import Recorder
 from tests.engine.server import VllmServer
 
-FILES: Final = ("metrics.jsonl.gz", "client_truth.jsonl", "phases.jsonl", "events.jsonl", "engine.log")
+FILES: Final = ("metrics.jsonl.gz", "client_truth.jsonl", "phases.jsonl", "events.jsonl", "inspect.json", "engine.log")
 LOAD_TIMEOUT_S = 480.0
 
 
@@ -28,6 +28,7 @@ def record(engine_dir: Path, recording: Path) -> None:
     _note(recording, "server starting")
     with server:
         _note(recording, "server ready")
+        _inspect(server.url, recording)
         with Recorder(f"{server.url}/metrics", recording / "metrics.jsonl.gz"):
             _load(server.url, recording)
         _note(recording, "SIGTERM")
@@ -38,6 +39,14 @@ def _load(url: str, recording: Path) -> None:
     # A process of its own: the client's clock must not wait for the recorder's work, nor the other way round.
     command = [sys.executable, "-m", "tests.engine.load", url, str(recording)]
     subprocess.run(command, check=True, timeout=LOAD_TIMEOUT_S)
+
+
+def _inspect(url: str, recording: Path) -> None:
+    """What ``goodwatch inspect`` says of the live engine, which also asks it for its version."""
+    done = subprocess.run(
+        [sys.executable, "-m", "goodwatch", "inspect", url, "--json"], check=True, timeout=60, capture_output=True
+    )
+    (recording / "inspect.json").write_bytes(done.stdout)
 
 
 def _note(recording: Path, event: str) -> None:

@@ -78,6 +78,15 @@ def agree(lines: list[Line]) -> None:
     assert not off, "\n" + table(off)
 
 
+def test_the_engine_tells_its_version(recording: Path) -> None:
+    said = json.loads((recording / "inspect.json").read_text())
+    started = (recording / "engine.log").read_text(errors="replace")
+    assert said["engine"] == "vllm"
+    assert said["version_basis"] == "told by the engine"
+    assert said["version"]
+    assert f"version {said['version']}" in started, "vLLM names its version in its log when it starts"
+
+
 def test_every_request_succeeded(rows: list[Row]) -> None:
     assert {row.status for row in rows} == {"ok"}
 
