@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from collector.families import family_key
-from collector.neighbours import is_router, neighbour_of
+from collector.neighbours import is_only_router, is_router, neighbour_of
 from collector.normalise import Resolved
 from collector.pipeline import Understood
 from goodwatch.core.engine import Engine
@@ -15,6 +15,7 @@ from goodwatch.core.model import Histogram, Limits
 
 #: With fewer requests than this, a difference between replicas or ranks is chance.
 _FEW: Final = 30
+_YEAR_10000_S: Final = 253_402_300_800.0
 _SIGNAL_TITLES: Final = {"ttft_seconds": "TTFT", "tpot_seconds": "TPOT", "e2e_seconds": "E2E"}
 
 
@@ -31,7 +32,7 @@ def remarks(understood: Understood, limits: Limits, now_s: float | None) -> tupl
     """All remarks on one page, warnings first."""
     engine, reading = understood.engine, understood.reading
     if engine is None or reading is None:
-        return tuple(_problems(understood)) + tuple(_stranger(understood))
+        return (*_problems(understood), *_router(understood), *_stranger(understood))
     found = reading.resolved
     every = [
         *_problems(understood), *_router(understood), *_switched_off(understood, engine), *_targets(found, limits),
@@ -51,6 +52,8 @@ def _problems(understood: Understood) -> Iterable[Remark]:
 
 def _stranger(understood: Understood) -> Iterable[Remark]:
     neighbour = neighbour_of(understood.families)
+    if is_only_router(understood.families):
+        return
     if neighbour is not None:
         yield Remark("neighbour", "note", f"This is a page of {neighbour.title}. {neighbour.advice}")
     elif not understood.page.samples:
@@ -66,7 +69,8 @@ def _stranger(understood: Understood) -> Iterable[Remark]:
     else:
         yield Remark(
             "unknown_engine", "warning",
-            "No engine that goodwatch knows wrote this page; known engines have a file in collector/engines.",
+            "No engine that goodwatch knows wrote this page (`goodwatch version` lists them). TensorRT-LLM 1.1 and 1.2 "
+            "name their series without a prefix: they are read once the engine is set to trtllm.",
         )  # fmt: skip
 
 
@@ -74,18 +78,30 @@ def _router(understood: Understood) -> Iterable[Remark]:
     if is_router(understood.families):
         yield Remark(
             "router", "warning",
-            "A router re-exports engine names here (label server): scrape the engines for engine health, and leave "
-            "this page out of sums, or every request counts twice.",
+            "A router re-exports engine names here (label server) and is no engine: scrape the engines for engine "
+            "health, and leave this page out of sums, or every request counts twice.",
         )  # fmt: skip
 
 
 def _switched_off(understood: Understood, engine: Engine) -> Iterable[Remark]:
+    """Nothing under the engine's prefix has a value: the wrong engine was set, or its metrics are off."""
     prefixes = tuple(family_key(p) for p in engine.prefixes)
-    live = [f for f in understood.families if family_key(f.name).startswith(prefixes) and f.series]
-    if not live:
+    reading = understood.reading
+    if any(family_key(f.name).startswith(prefixes) and f.series for f in understood.families):
+        return
+    if reading is not None and any(r.source.declared_only for r in reading.resolved.values()):
+        return
+    other = understood.detected
+    if other is not None and other.name != engine.name:
         yield Remark(
-            "no_values", "warning", engine.hints.get("off", "The engine's series are named but have no values.")
-        )
+            "other_engine", "warning",
+            f"The target is set to {engine.title}, and the names here are {other.title}'s: nothing of it is read. "
+            f"Set the engine to {other.name}, or leave it out.",
+        )  # fmt: skip
+    else:
+        named = any(family_key(f.name).startswith(prefixes) for f in understood.families)
+        text = f"{engine.title}'s series are named here, but none has a value yet: nothing happened, or a flag is off."
+        yield Remark("no_values", "warning", text if named or "off" not in engine.hints else engine.hints["off"])
 
 
 def _targets(found: Mapping[str, Resolved], limits: Limits) -> Iterable[Remark]:
@@ -128,8 +144,10 @@ def _ranks(found: Mapping[str, Resolved], engine: Engine) -> Iterable[Remark]:
         seen = sum((v.value or (v.histogram.total if v.histogram else 0.0)) for v in finished.values) if finished else 0
         few = " Too few requests to say whether the load is even." if seen < _FEW else ""
         yield Remark(
-            "ranks", "note", f"{len(ranks)} data-parallel engines are on this page; their counters are added.{few}"
-        )
+            "ranks", "note",
+            f"{len(ranks)} engines are on this page ({', '.join(sorted(ranks)[:4])}{', …' if len(ranks) > 4 else ''}); "
+            f"their counters are added.{few}",
+        )  # fmt: skip
 
 
 def _names(found: Mapping[str, Resolved]) -> Iterable[Remark]:
@@ -140,13 +158,11 @@ def _names(found: Mapping[str, Resolved]) -> Iterable[Remark]:
         yield Remark(
             "percent_named_ratio", "note", f"{ratio[0]} is named per cent but is a ratio 0..1; it is read as one."
         )
-    for r in found.values():
-        if r.source.until and r.signal.kernel:
-            yield Remark(
-                "old_name",
-                "note",
-                f"{r.wire} is an old name (last in {r.source.until}); it is read as {r.signal.name}.",
-            )
+    old = [r for r in found.values() if r.source.until and r.signal.kernel]
+    if old:
+        last = ", ".join(sorted({r.source.until for r in old if r.source.until}))
+        pairs = ", ".join(f"{r.wire} as {r.signal.name}" for r in old)
+        yield Remark("old_name", "note", f"Old names (last in {last}) are read as what they mean now: {pairs}.")
 
 
 def _roles(understood: Understood, engine: Engine) -> Iterable[Remark]:
@@ -168,11 +184,11 @@ def _semantics(found: Mapping[str, Resolved], engine: Engine) -> Iterable[Remark
             "Token counters step when a request ends: rates over short windows jump, and a long generation shows no "
             "tokens until it is done.",
         )  # fmt: skip
-    if engine.finished_counts_aborts:
+    if engine.finished_counts_aborts and found.keys() & {"requests_finished_total", "e2e_seconds"}:
         yield Remark(
             "finished_counts_aborts", "note", "Aborted requests are in the finished counter and the E2E histogram."
         )
-    elif "e2e_seconds" in found:
+    elif "e2e_seconds" in found and not engine.finished_counts_aborts:
         yield Remark(
             "survivors", "note",
             "Requests that the client dropped leave no entry in the finished counter and the latency histograms: "
@@ -189,7 +205,10 @@ def _completeness(understood: Understood, found: Mapping[str, Resolved]) -> Iter
             "is not known; no quantile is given.",
         )  # fmt: skip
     if understood.families.nan_count:
-        yield Remark("nan", "note", f"{understood.families.nan_count} series hold NaN; they are read as no value.")
+        count = understood.families.nan_count
+        yield Remark(
+            "nan", "note", f"{count} series {'holds' if count == 1 else 'hold'} NaN, which is read as no value."
+        )
     few = [r for r in found.values() if (w := _whole(r)) is not None and 0 < w.total < 10 and r.signal.unit == "s"]
     if few:
         means = ", ".join(
@@ -204,8 +223,8 @@ def _completeness(understood: Understood, found: Mapping[str, Resolved]) -> Iter
 
 
 def _capacity(found: Mapping[str, Resolved]) -> Iterable[Remark]:
-    capacity, longest = _number(found, "kv_cache_capacity_tokens"), _number(found, "max_model_len_tokens")
-    slots = _number(found, "max_running_requests")
+    capacity, longest = _highest(found, "kv_cache_capacity_tokens"), _highest(found, "max_model_len_tokens")
+    slots = _highest(found, "max_running_requests")
     if capacity and longest:
         yield Remark(
             "kv_capacity", "note",
@@ -220,16 +239,22 @@ def _capacity(found: Mapping[str, Resolved]) -> Iterable[Remark]:
 
 
 def _start(found: Mapping[str, Resolved], now_s: float | None) -> Iterable[Remark]:
-    start = _number(found, "process_start_seconds")
+    start = _highest(found, "process_start_seconds")
     if start is None:
         yield Remark(
             "no_process_start", "note",
             "The page does not tell when the process started: a restart is only seen when counters fall.",
         )  # fmt: skip
         return
-    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(start))
     up = "" if now_s is None or now_s < start else f", up {_span(now_s - start)}"
-    yield Remark("process_start", "note", f"The process started at {at}{up}.")
+    yield Remark("process_start", "note", f"The process started at {moment(start)}{up}.")
+
+
+def moment(unix_s: float) -> str:
+    """A time in UTC for a person; the bare number when no calendar has it."""
+    if not 0 <= unix_s < _YEAR_10000_S:
+        return f"{unix_s:g} s since 1970"
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(unix_s))
 
 
 def _span(seconds: float) -> str:
@@ -240,9 +265,10 @@ def _span(seconds: float) -> str:
     )
 
 
-def _number(found: Mapping[str, Resolved], name: str) -> float | None:
+def _highest(found: Mapping[str, Resolved], name: str) -> float | None:
+    """The highest of a gauge's values: what one engine has, not the sum of several."""
     values = [v.value for v in found[name].values if v.value is not None] if name in found else []
-    return sum(values) if values and found[name].signal.merge == "sum" else (max(values) if values else None)
+    return max(values, default=None)
 
 
 def _whole(resolved: Resolved) -> Histogram | None:

@@ -1,13 +1,13 @@
 """What a target can tell: every canonical signal's status, source and value, and what to watch out for. Pure."""
 
 import re
-import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from collector._capability_notes import Remark, remarks
-from collector.normalise import Resolved
+from collector._capability_notes import Remark, moment, remarks
+from collector.detect import fits
+from collector.normalise import Resolved, Value
 from collector.pipeline import Understood
 from goodwatch.core.catalogue import CATALOGUE, OWN, Signal
 from goodwatch.core.engine import Absent, Engine
@@ -16,6 +16,8 @@ from goodwatch.core.model import Histogram, Limits, SignalKind, SignalStatus
 
 #: Below this many observations a bucket edge says little and the mean is the better number.
 _FEW: Final = 10
+#: Models or ranks that a value is split into on one line.
+_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def capability(understood: Understood, limits: Limits | None = None, *, now_s: f
     known = {f.name for f in understood.families}
     used = {r.wire for r in reading.resolved.values()}
     return Capability(
-        engine.name, engine.title, str(understood.version), understood.version.basis, reading.models, page.format,
+        engine.name, engine.title, understood.version.text, understood.version.basis, reading.models, page.format,
         len(page.samples), signals, found, dict(reading.facts), len(known - used),
     )  # fmt: skip
 
@@ -84,7 +86,7 @@ def display_model(model: str) -> str:
 
     Examples
     --------
-    >>> display_model("/shared/models/Llama-3.2-3B/rev1/"), display_model("Qwen/Qwen3-8B")
+    >>> display_model("/srv/models/Llama-3.2-3B/rev1/"), display_model("Qwen/Qwen3-8B")
     ('Llama-3.2-3B (rev1)', 'Qwen/Qwen3-8B')
     >>> display_model("/root/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/0a1b2c3d4e5f")
     'Qwen/Qwen3-8B'
@@ -108,9 +110,10 @@ def _report(signal: Signal, resolved: Resolved | None, understood: Understood, e
             signal.kernel,
         )  # fmt: skip
     source = resolved.source
+    there = understood.families.get
     parts_of = (
-        *source.plus,
-        *(f"-{m}" for m in source.minus),
+        *(m for m in source.plus if there(m, source.type)),
+        *(f"-{m}" for m in source.minus if there(m, source.type)),
         *(f"×{m}" for m in source.times),
         *(f"/{m}" for m in source.over),
     )
@@ -133,13 +136,23 @@ def _report(signal: Signal, resolved: Resolved | None, understood: Understood, e
 
 def _why(signal: Signal, understood: Understood, engine: Engine) -> str:
     """Why a signal is not on the page: named but without values, or the engine's own reason."""
-    for source in engine.signals.get(signal.name, ()):
+    sources = engine.signals.get(signal.name, ())
+    for source in sources:
         if understood.families.declared(source.metric) and understood.families.get(source.metric, source.type) is None:
-            return f"{source.metric} is named on the page but has no values yet (no such event, or its flag is off)"
+            return f"{source.metric} is named on the page but has no values yet (no such event, or its flag is off)."
     reason = engine.absent.get(signal.name, Absent("the engine has no such series in this version"))
+    version = str(understood.version)
+    why = reason.why
+    # Counters that are zeros from the start are there from the first page of a version on, unless a flag hides them.
+    if (
+        engine.zeros_from_start
+        and not reason.flag
+        and any(s.since and fits(version, s.since, s.until) for s in sources)
+    ):
+        why = f"{engine.title} {understood.version.text} has it, but this page does not: statistics are off, or it was cut"
     flag = f" Switch it on with {reason.flag}." if reason.flag else ""
     instead = f" Instead: {reason.instead}." if reason.instead else ""
-    return f"{reason.why.rstrip('.')}.{flag}{instead}"
+    return f"{why}.{flag}{instead}"
 
 
 def _value_text(signal: Signal, resolved: Resolved) -> tuple[str, float | None, tuple[float, ...]]:
@@ -148,8 +161,10 @@ def _value_text(signal: Signal, resolved: Resolved) -> tuple[str, float | None, 
     values = [v.value for v in resolved.values if v.value is not None]
     number = sum(values) if signal.merge == "sum" else max(values)
     if signal.name == "process_start_seconds":
-        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(number)), number, ()
-    return _scalar_text(number, signal.unit) + _split({v.rank: v.value for v in resolved.values}), number, ()
+        return moment(number), number, ()
+    text = _scalar_text(number, signal.unit)
+    split = _split(signal, resolved.values)
+    return f"highest {text}{split}" if split and signal.merge != "sum" else text + split, number, ()
 
 
 def _histogram_value(signal: Signal, resolved: Resolved) -> tuple[str, float | None, tuple[float, ...]]:
@@ -159,19 +174,31 @@ def _histogram_value(signal: Signal, resolved: Resolved) -> tuple[str, float | N
     bounds = tuple(b for b in whole.le if b != INF)
     if all(v.closed for v in resolved.values):
         return _histogram_text(whole, signal.unit), whole.total, bounds
-    ranks = _split({v.rank: v.histogram.sum for v in resolved.values if v.histogram})
-    amount = "" if whole.sum is None else f"sum {_amount(whole.sum, signal.unit)}{ranks}"
+    amount = "" if whole.sum is None else f"sum {_amount(whole.sum, signal.unit)}{_split(signal, resolved.values)}"
     if whole.total < 1 or whole.sum is None:
         return f"{amount}; count not on the page".lstrip("; "), None, bounds
     most = _amount(whole.sum / whole.total, signal.unit)
     return f"at least {whole.total:,.0f} seen, {amount}, so the mean is at most {most}", None, bounds
 
 
-def _split(by_rank: Mapping[str, float | None]) -> str:
-    """The values of several ranks behind their sum; nothing for one."""
-    if len(by_rank) < 2:
+def _split(signal: Signal, values: Iterable[Value]) -> str:
+    """The values of several models or ranks behind their sum; nothing for one."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for v in values:
+        value = v.value if v.histogram is None else v.histogram.sum
+        if value is not None:
+            found.setdefault((v.model, v.rank), []).append(value)
+    if len(found) < 2:
         return ""
-    return " (" + ", ".join(f"{rank}: {_number(value or 0.0)}" for rank, value in list(by_rank.items())[:8]) + ")"
+    models = len({model for model, _ in found}) > 1
+    fold = sum if signal.merge == "sum" else max
+    texts = [
+        f"{' '.join(filter(None, (display_model(model) if models else '', rank)))}: "
+        f"{_scalar_text(fold(numbers), signal.unit) if signal.unit == 'ratio' else _number(fold(numbers))}"
+        for (model, rank), numbers in found.items()
+    ]
+    more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return f" ({', '.join(texts[:_SHOWN])}{more})"
 
 
 def _amount(value: float, unit: str) -> str:
@@ -185,7 +212,7 @@ def _scalar_text(number: float, unit: str) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.4g}"
 
 
 def _histogram_text(whole: Histogram, unit: str) -> str:

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from goodwatch.core.histogram import cumulative
@@ -17,8 +18,10 @@ from goodwatch.core.page import Page
 _WRAPPERS: Final = re.compile(r"^(?:ray_|kserve_)+")
 _HISTOGRAM_SUFFIXES: Final = ("_bucket", "_count", "_sum")
 _UNTYPED: Final = ("unknown", "untyped", "")
+_SELECTOR: Final = re.compile(r'(?P<name>.*)\{(?P<label>\w+)(?P<compare>!?=)""\}')
 
 
+@lru_cache(maxsize=8192)
 def family_key(name: str) -> str:
     """The spelling-free key of a family name."""
     key = _WRAPPERS.sub("", name.lower().replace(":", "_"))
@@ -53,7 +56,7 @@ class _Parts:
 
 
 class Families:
-    """All families of one page.
+    """All families of one page, those that are named without a single series included.
 
     ``get`` falls back to an untyped family of the same key, since some relays lose ``# TYPE``; a family of another
     declared type is another thing (SGLang's kv_transfer_* changed from gauge to histogram under one name).
@@ -64,6 +67,9 @@ class Families:
         self.created_count = 0
         self.nan_count = 0
         parts: dict[tuple[str, str], dict[tuple[tuple[str, str], ...], _Parts]] = {}
+        for name, kind in page.types.items():  # nothing happened yet, or a flag is off: named all the same
+            if not name.endswith("_created"):
+                self._families.setdefault((family_key(name), kind), Family(name, kind))
         bucketed = {s.name.removesuffix("_bucket") for s in page.samples if s.name.endswith("_bucket")}
         for sample in page.samples:
             if sample.name.endswith("_created"):
@@ -83,10 +89,16 @@ class Families:
             _take(one, suffix, sample.labels.get("le"), sample.value)
         for key, group in parts.items():
             self._families[key].series = [_series(p) for p in group.values()]
+        self._keys = {key for key, _ in self._families}
 
     def __iter__(self) -> Iterator[Family]:
         """Every family, in the order of the page."""
         return iter(self._families.values())
+
+    @property
+    def wrapped(self) -> bool:
+        """True when a wrapper (Ray Serve, KServe) renamed the families; such series are born at their first event."""
+        return any(_WRAPPERS.match(family.name.lower()) for family in self)
 
     def get(self, metric: str, kind: str) -> Family | None:
         """The family of this name and type that has series, by any spelling; None when the page has none."""
@@ -98,9 +110,18 @@ class Families:
         return None
 
     def declared(self, metric: str) -> bool:
-        """True when the page names the family at all, even without a single series."""
-        key = family_key(metric)
-        return any(k == key for k, _ in self._families)
+        """True when the page names the family at all, even without a single series.
+
+        ``family{label!=""}`` asks for a series of it with that label, ``family{label=""}`` for one without. A name
+        that ends in a colon stands for all families of that prefix.
+        """
+        selector = _SELECTOR.fullmatch(metric)
+        if selector is None:
+            return family_key(metric) in self._keys
+        name, label, present = selector["name"], selector["label"], selector["compare"] == "!="
+        key, prefix = family_key(name), name.endswith(":")
+        families = (f for (k, _), f in self._families.items() if k == key or (prefix and k.startswith(key)))
+        return any(bool(s.labels.get(label)) == present for f in families for s in f.series)
 
 
 def _place(name: str, types: Mapping[str, str], bucketed: set[str]) -> tuple[str, str, str]:
@@ -108,7 +129,7 @@ def _place(name: str, types: Mapping[str, str], bucketed: set[str]) -> tuple[str
     for suffix in _HISTOGRAM_SUFFIXES:
         if name.endswith(suffix):
             base = name[: -len(suffix)]
-            if types.get(base) == "histogram" or (base not in types and base in bucketed):
+            if types.get(base) == "histogram" or (types.get(base, "") in _UNTYPED and base in bucketed):
                 return base, "histogram", suffix
     if name in types:
         return name, types[name], ""
@@ -119,7 +140,7 @@ def _place(name: str, types: Mapping[str, str], bucketed: set[str]) -> tuple[str
 
 
 def _take(parts: _Parts, suffix: str, le: str | None, value: float) -> None:
-    if math.isnan(value):
+    if not math.isfinite(value):  # no count and no sum: unknown
         return
     if suffix == "_count":
         parts.count = value
@@ -127,9 +148,11 @@ def _take(parts: _Parts, suffix: str, le: str | None, value: float) -> None:
         parts.sum = value
     elif le is not None:
         try:
-            parts.buckets.setdefault(float(le), value)
+            bound = float(le)
         except ValueError:
             return
+        if not math.isnan(bound):
+            parts.buckets.setdefault(bound, value)
 
 
 def _series(parts: _Parts) -> Series:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from collector.families import Families, family_key
+from collector.families import Families, Series, family_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ ROUTER_FAMILIES: Final = (
     "vllm:healthy_pods_total", "vllm:current_qps", "vllm:num_prefill_requests", "vllm:num_decoding_requests",
     "vllm:avg_decoding_length", "vllm:avg_latency", "vllm:avg_itl",
 )  # fmt: skip
+_ROUTER_KEYS: Final = frozenset(map(family_key, ROUTER_FAMILIES))
+_NEIGHBOUR_KEYS: Final = tuple(family_key(p) for one in _NEIGHBOURS for p in one.prefixes)
 
 
 def neighbour_of(families: Families) -> Neighbour | None:
@@ -45,10 +47,27 @@ def neighbour_of(families: Families) -> Neighbour | None:
     return None
 
 
+def is_neighbour_key(key: str) -> bool:
+    """True for a family of a neighbour whose prefix begins like an engine's (``vllm_router_``)."""
+    return key.startswith(_NEIGHBOUR_KEYS)
+
+
 def is_router(families: Families) -> bool:
     """True for a router that re-exports engine names: its own families, or a ``server`` label on engine series."""
-    own = {family_key(name) for name in ROUTER_FAMILIES}
-    if any(family_key(f.name) in own and f.series for f in families):
-        return True
-    engine_series = [s for f in families if family_key(f.name).startswith("vllm_") for s in f.series]
-    return bool(engine_series) and all("server" in s.labels for s in engine_series)
+    others = _engine_series(families)
+    return _has_router_families(families) or bool(others and all("server" in s.labels for s in others))
+
+
+def is_only_router(families: Families) -> bool:
+    """True when nothing under the engine's prefix comes from an engine itself: a router's page and no other."""
+    return _has_router_families(families) and all("server" in s.labels for s in _engine_series(families))
+
+
+def _has_router_families(families: Families) -> bool:
+    return any(family_key(f.name) in _ROUTER_KEYS and f.series for f in families)
+
+
+def _engine_series(families: Families) -> list[Series]:
+    """Series under vLLM's prefix that a router does not make by itself."""
+    keyed = ((family_key(f.name), f) for f in families)
+    return [s for key, f in keyed if key.startswith("vllm_") and key not in _ROUTER_KEYS for s in f.series]

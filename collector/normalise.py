@@ -18,6 +18,12 @@ from goodwatch.core.model import Histogram, Sample, SignalKind, Target
 
 _PROCESS_LABELS: Final = ("pid",)  # one copy a process: prometheus_client multiprocess mode without a gauge mode
 
+#: gauges that hold a size or a mean which cannot be 0: there 0 is the engine's word for "not known" or "off"
+_NEVER_ZERO: Final = frozenset({
+    "kv_cache_capacity_tokens", "kv_block_size_tokens", "kv_blocks", "max_model_len_tokens", "max_running_requests",
+    "spec_accept_length", "process_start_seconds",
+})  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -89,7 +95,7 @@ def _resolve(name: str, source: Source, families: Families, engine: Engine) -> R
         return None
     signal = CATALOGUE[name]
     series = [s for s in _totals_only(family.series, engine.total_labels) if _matches(s, source.where)]
-    pairs = [(s, v) for s in series if (v := _value(s, source, signal.kind, families)) is not None]
+    pairs = [(s, v) for s in series if (v := _value(s, source, signal, families, engine)) is not None]
     if not pairs:
         return None
     groups: dict[tuple[str, str, str], list[tuple[Series, float | Histogram]]] = {}
@@ -101,59 +107,67 @@ def _resolve(name: str, source: Source, families: Families, engine: Engine) -> R
     for (model, rank, part), members in sorted(groups.items()):
         kept = _once(members, engine)
         repeated = max(repeated, len(members) - len(kept) + 1)
-        value, mixed = _combined([v for _, v in kept], signal)
-        unlike = unlike or mixed
+        value, mixed = _combined([v for _, v in kept], signal, source)
         closed = all(s.closed for s, _ in kept)
+        unlike = unlike or (mixed and closed)  # what was cut is unlike for that reason
         if isinstance(value, Histogram):
             values.append(Value(model, rank, part, histogram=value, closed=closed))
         else:
             values.append(Value(model, rank, part, value=value))
+    unlike = unlike or len({v.histogram.le for v in values if v.histogram and v.closed}) > 1
     return Resolved(signal, source, family.name, tuple(values), repeated, unlike)
 
 
-def _value(series: Series, source: Source, kind: SignalKind, families: Families) -> float | Histogram | None:
+def _value(
+    series: Series, source: Source, signal: Signal, families: Families, engine: Engine
+) -> float | Histogram | None:
     """The canonical value of one native series, or None when it cannot be told."""
-    if source.read == "label":
-        return _label_number(series, source)
     if source.read == "sum":
         total = series.histogram.sum if series.histogram else None
         return None if total is None else total * source.scale
     if source.read == "count":
         return series.histogram.total if series.histogram else None
-    if kind is SignalKind.HISTOGRAM:
+    if signal.kind is SignalKind.HISTOGRAM:
         return None if series.histogram is None else _scaled(series.histogram, source.scale)
+    value = _label_number(series, source) if source.read == "label" else _computed(series, source, families, engine)
+    if value is None or not math.isfinite(value):
+        return None
+    # vLLM's V0 engine says -1 for a ratio that is not available.
+    unsaid = value == 0 if signal.name in _NEVER_ZERO else signal.unit == "ratio" and value < 0
+    return None if unsaid else value * source.scale
+
+
+def _computed(series: Series, source: Source, families: Families, engine: Engine) -> float | None:
+    """The value of a series with the families that are added to, taken from, or scale it; None when one is missing."""
     value = series.value
     for metric, sign in (*((m, 1.0) for m in source.plus), *((m, -1.0) for m in source.minus)):
-        value += sign * sum(s.value for s in _partners(series, metric, families))
+        value += sign * sum(s.value for s in _partners(series, metric, families, engine))
     for metric in source.times:
-        partners = _partners(series, metric, families)
+        partners = _partners(series, metric, families, engine)
         if not partners:
             return None
         value *= partners[0].value
     for metric in source.over:
-        partners = _partners(series, metric, families)
+        partners = _partners(series, metric, families, engine)
         if not partners or partners[0].value == 0:
             return None
         value /= partners[0].value
-    return value * source.scale if math.isfinite(value) else None
+    return value
 
 
-def _partners(series: Series, metric: str, families: Families) -> list[Series]:
-    """Series of another family that agree on every label both carry."""
+def _partners(series: Series, metric: str, families: Families, engine: Engine) -> list[Series]:
+    """Series of another family that agree on every label both carry; totals only, and one of those that repeat."""
     name, _, where = metric.partition("{")
     wanted = dict(w.split("=", 1) for w in where.rstrip("}").replace('"', "").split(",") if w)
-    found: list[Series] = []
-    for kind in ("gauge", "counter"):
-        family = families.get(name, kind)
-        for s in family.series if family else ():
-            shared = (k for k in s.labels if k in series.labels and k not in wanted and k not in _PROCESS_LABELS)
-            if all(s.labels.get(k) == v for k, v in wanted.items()) and all(
-                s.labels[k] == series.labels[k] for k in shared
-            ):
-                found.append(s)
-        if found:
-            break
-    return found
+    family = families.get(name, "gauge") or families.get(name, "counter")
+    found: list[tuple[Series, float | Histogram]] = []
+    for s in _totals_only(family.series, engine.total_labels) if family else ():
+        shared = (k for k in s.labels if k in series.labels and k not in wanted and k not in _PROCESS_LABELS)
+        if all(s.labels.get(k) == v for k, v in wanted.items()) and all(
+            s.labels[k] == series.labels[k] for k in shared
+        ):
+            found.append((s, s.value))
+    return [s for s, _ in _once(found, engine)]
 
 
 def _label_number(series: Series, source: Source) -> float | None:
@@ -168,7 +182,7 @@ def _label_number(series: Series, source: Source) -> float | None:
         numbers.append(number)
         if not source.product:
             break
-    return math.prod(numbers) * source.scale if numbers else None
+    return math.prod(numbers) if numbers else None
 
 
 def _scaled(histogram: Histogram, scale: float) -> Histogram:
@@ -183,11 +197,12 @@ def _matches(series: Series, where: Mapping[str, str]) -> bool:
 
 
 def _totals_only(series: Sequence[Series], total_labels: tuple[str, ...]) -> Sequence[Series]:
-    """Where a label's empty value is already the total of its other values, keep the totals."""
+    """Where a label's empty value is already the total of its other values, keep the totals.
+
+    A label without a value and no label are the same to Prometheus, so either may be on the wire.
+    """
     for label in total_labels:
-        totals = [s for s in series if s.labels.get(label, None) == ""]
-        if totals:
-            series = [s for s in series if not s.labels.get(label)]
+        series = [s for s in series if not s.labels.get(label)] or series
     return series
 
 
@@ -220,7 +235,7 @@ def _size(value: float | Histogram) -> float:
     return value.total if isinstance(value, Histogram) else value
 
 
-def _combined(values: list[float | Histogram], signal: Signal) -> tuple[float | Histogram, bool]:
+def _combined(values: list[float | Histogram], signal: Signal, source: Source) -> tuple[float | Histogram, bool]:
     """Fold series that differ in labels without a meaning of their own; True when unlike bounds were merged."""
     histograms = [v for v in values if isinstance(v, Histogram)]
     if histograms:
@@ -228,7 +243,9 @@ def _combined(values: list[float | Histogram], signal: Signal) -> tuple[float | 
         assert whole is not None
         return whole, any(h.le != whole.le for h in histograms)
     numbers = [v for v in values if not isinstance(v, Histogram)]
-    return (sum(numbers) if signal.merge == "sum" else max(numbers)), False
+    # An info series changes its labels when a setting does, and the old one may stay: two are one thing twice.
+    adds = signal.merge == "sum" and source.read != "label"
+    return (sum(numbers) if adds else max(numbers)), False
 
 
 def _with_model(resolved: Resolved, model: str) -> Resolved:

@@ -14,13 +14,17 @@ from goodwatch.core.page import Page
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """One page and everything that was made of it; ``reading`` is None when no known engine wrote it."""
+    """One page and everything that was made of it; ``reading`` is None when no known engine wrote it.
+
+    ``detected`` is the engine that the names tell of, which is another than ``engine`` when that one was set wrongly.
+    """
 
     page: Page
     families: Families
     engine: Engine | None
     version: Version
     reading: Reading | None
+    detected: Engine | None = None
 
 
 @dataclass(slots=True)
@@ -40,11 +44,13 @@ class TargetReader:
         page = self.parser.parse(body, content_type=content_type)
         families = Families(page)
         pinned = self.engines.get(self.target.engine) if self.target.engine else None
-        engine = pinned or engine_of(families, self.engines)
+        detected = engine_of(families, self.engines)
+        engine = pinned or detected
         if engine is None:
             return Understood(page, families, None, Version("", "", "no known engine"), None)
         version = self._version(families, engine)
-        return Understood(page, families, engine, version, read(families, engine, pinned=pinned is not None))
+        reading = read(families, engine, pinned=pinned is not None)
+        return Understood(page, families, engine, version, reading, detected)
 
     def scrape(self, understood: Understood, ts: float, duration_s: float, body_bytes: int) -> Scrape:
         """The scrape of an understood page."""
@@ -72,7 +78,7 @@ class TargetReader:
             if values and values[0] is not None:
                 facts[name] = f"{values[0]:g}"
         return Deployment(
-            ts, self.target.name, self.target.service, reading.engine.name, str(understood.version),
+            ts, self.target.name, self.target.service, reading.engine.name, understood.version.text,
             ", ".join(reading.models), facts,
         )  # fmt: skip
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
+from collector.exposition import PageTooLarge
 from collector.pipeline import TargetReader
 from collector.scrape import Fetched, Session, fetch
 from collector.targets import TargetSpec
@@ -30,7 +31,10 @@ async def probe(spec: TargetSpec, engines: Mapping[str, Engine]) -> Probed:
         fetched = await fetch(session, spec, SystemClock())
         if not fetched.up:
             return Probed(fetched, "", "")
-        understood = TargetReader(spec.target, engines).understand(fetched.body, fetched.content_type)
+        try:
+            understood = TargetReader(spec.target, engines).understand(fetched.body, fetched.content_type)
+        except PageTooLarge as error:
+            return Probed(replace(fetched, up=False, reason="sample_limit", error=str(error)), "", "")
         if understood.engine is None:
             return Probed(fetched, "", "")
         version = await told_version(session, spec, understood.engine)
@@ -40,8 +44,10 @@ async def probe(spec: TargetSpec, engines: Mapping[str, Engine]) -> Probed:
 async def told_version(session: Session, spec: TargetSpec, engine: Engine) -> str:
     """The version that the engine's own endpoint tells, beside its metrics page; "" when it does not."""
     parts = urlsplit(spec.target.url)
+    page = next((m for m in engine.metrics_paths if parts.path.endswith(m)), parts.path)
+    prefix = parts.path.removesuffix(page)  # of a gateway, or of --root-path
     for path, key in engine.version_paths:
-        url = urlunsplit(parts._replace(path=path, query=""))
+        url = urlunsplit(parts._replace(path=prefix + path, query=""))
         options = replace(spec.options, body_limit_bytes=_VERSION_LIMIT_BYTES)
         answer = await fetch(session, TargetSpec(replace(spec.target, url=url), options), SystemClock())
         version = _version_in(answer.body, key) if answer.up else ""

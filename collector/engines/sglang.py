@@ -15,14 +15,20 @@ _VERSIONS: Final = """
 """
 
 # First version, last version ("-": still there), families without "sglang:" and counters without "_total".
-# A body of late 2024 (before 0.4.2, label "name") has context_len and max_total_num_tokens too; both went away and
-# came back, so they date such a body too late.
+# family{label=""} is one without a label, {label!=""} any with it: labels came one by one. Bodies of late 2024 call the
+# model "name" and have context_len and max_total_num_tokens, which went away and came back with "model_name".
 _INVENTORY: Final = """
+0.4.2   0.4.2   context_len{name!=""} max_total_num_tokens{name!=""} prompt_tokens{name!=""}
+0.4.2   0.4.3   num_running_reqs{engine_type=""} token_usage{engine_type=""}
+0.4.2   0.4.9   num_running_reqs{tp_rank=""} token_usage{tp_rank=""}
+0.4.2   0.5.7   num_running_reqs{moe_ep_rank=""} token_usage{moe_ep_rank=""} queue_time_seconds{moe_ep_rank=""}
+0.4.2   0.5.10  e2e_request_latency_seconds{engine_type=""} time_to_first_token_seconds{engine_type=""}
+0.4.2   0.5.16  e2e_request_latency_seconds{is_streaming=""} time_to_first_token_seconds{is_streaming=""}
 0.4.2   0.4.4   time_per_output_token_seconds
 0.4.2   -       cache_hit_rate e2e_request_latency_seconds func_latency_seconds gen_throughput generation_tokens
 0.4.2   -       num_queue_reqs num_requests num_running_reqs num_used_tokens prompt_tokens spec_accept_length
-0.4.2   -       time_to_first_token_seconds token_usage
-0.4.4   -       cached_tokens inter_token_latency_seconds
+0.4.2   -       time_to_first_token_seconds token_usage context_len max_total_num_tokens
+0.4.4   -       cached_tokens inter_token_latency_seconds {engine_type!=""}
 0.4.6   0.5.2   avg_request_queue_latency
 0.4.7   0.5.1   num_prefill_infight_queue_reqs
 0.4.7   0.5.11  num_prefill_prealloc_queue_reqs
@@ -30,6 +36,7 @@ _INVENTORY: Final = """
 0.4.7   -       num_decode_prealloc_queue_reqs num_decode_transfer_queue_reqs num_grammar_queue_reqs num_so_requests
 0.4.7   -       num_transfer_failed_reqs prompt_tokens_histogram
 0.4.10  0.5.2   total_retracted_reqs
+0.4.10  -       {tp_rank!=""}
 0.5.2   0.5.2   queue_time_s time_to_first_token_seconds_offline_batch
 0.5.2   0.5.10  num_running_reqs_offline_batch
 0.5.2   0.5.16  engine_load_weights_time engine_startup_time
@@ -44,24 +51,25 @@ _INVENTORY: Final = """
 0.5.5   0.5.10  num_retractions
 0.5.5   -       eplb_gpu_physical_count kv_transfer_alloc_ms kv_transfer_bootstrap_ms mamba_usage
 0.5.6   -       evicted_tokens eviction_duration_seconds load_back_duration_seconds load_back_tokens
-0.5.6   -       max_total_num_tokens new_token_ratio num_grammar_timeout
+0.5.6   -       max_total_num_tokens{model_name!=""} new_token_ratio num_grammar_timeout
 0.5.7   0.5.10  dp_cooperation_gpu_execution_seconds gpu_execution_seconds
 0.5.7   -       cuda_graph_passes decode_sum_seq_lens dp_cooperation_realtime_tokens eplb_balancedness http_requests
 0.5.7   -       http_responses kv_transfer_total_mb lora_pool_slots_total lora_pool_slots_used lora_pool_utilization
 0.5.7   -       num_retracted_input_tokens num_retracted_output_tokens num_retracted_requests realtime_tokens
 0.5.8   -       http_requests_active num_prefill_retries num_unique_running_routing_keys prefill_delayer_outcomes
 0.5.8   -       prefill_delayer_wait_forward_passes prefill_delayer_wait_seconds process_cpu_seconds
-0.5.8   -       routing_key_all_req_count routing_key_running_req_count routing_keys_active
+0.5.8   -       routing_key_all_req_count routing_key_running_req_count routing_keys_active {moe_ep_rank!=""}
 0.5.9   0.5.10  cache_config_info
 0.5.10  0.5.10  gpu_overlap_wait_seconds
 0.5.10  -       estimated_flops_per_gpu estimated_read_bytes_per_gpu estimated_write_bytes_per_gpu full_token_usage
 0.5.10  -       hicache_host_total_tokens hicache_host_used_tokens
-0.5.11  -       context_len dp_cooperation_forward_execution_seconds forward_execution_seconds kv_available_tokens
-0.5.11  -       kv_evictable_tokens kv_used_tokens num_pages num_streaming_sessions page_size
+0.5.11  -       e2e_request_latency_seconds{engine_type!=""} time_to_first_token_seconds{engine_type!=""}
+0.5.11  -       context_len{model_name!=""} dp_cooperation_forward_execution_seconds forward_execution_seconds
+0.5.11  -       kv_available_tokens kv_evictable_tokens kv_used_tokens num_pages num_streaming_sessions page_size
 0.5.11  -       startup_available_gpu_memory_gb streaming_session_held_tokens
-0.5.12  -       fwd_occupancy get_loads_duration_seconds mamba_available_tokens mamba_evictable_tokens mamba_used_tokens
-0.5.12  -       num_prefill_bootstrap_queue_reqs swa_available_tokens swa_evictable_tokens swa_used_tokens
-0.5.12  -       uncached_prompt_tokens_histogram
+0.5.12  -       fwd_occupancy get_loads_duration_seconds mamba_available_tokens mamba_evictable_tokens
+0.5.12  -       mamba_used_tokens num_prefill_bootstrap_queue_reqs swa_available_tokens swa_evictable_tokens
+0.5.12  -       swa_used_tokens uncached_prompt_tokens_histogram
 0.5.13  -       failed_session_recoveries spec_num_draft_tokens spec_num_steps spec_verify_calls
 0.5.13  -       weight_load_duration_seconds
 0.5.15  -       encoder_cache_entries encoder_cache_evictions encoder_cache_hit_files encoder_cache_hit_tokens
@@ -71,7 +79,7 @@ _INVENTORY: Final = """
 0.5.15  -       encoder_requests encoder_requests_received encoder_transfer_seconds
 0.5.16  -       spec_block_accept_length spec_cap_length
 0.5.17  -       graph_memory_usage_gb kv_cache_memory_usage_gb max_total_num_tokens_swa startup_cuda_graph_time_seconds
-0.5.17  -       startup_time_seconds weight_memory_usage_gb
+0.5.17  -       startup_time_seconds weight_memory_usage_gb {is_streaming!=""}
 0.5.18  -       hicache_backup_bytes hicache_backup_duration_seconds hicache_backup_tokens hicache_dropped_tokens
 0.5.18  -       load_back_bytes prefill_effective_tokens
 0.5.19  -       hicache_backup_dropped_tokens hicache_prefetch_aux_alloc_failed_tokens
@@ -235,7 +243,9 @@ _REST: Final = {
     "spec_drafts_total": (
         Source("sglang:spec_verify_calls", "counter", since="0.5.13", note="verify passes of finished requests"),
     ),
-    "spec_accept_length": (Source("sglang:spec_accept_length", note="0 when the feature is off"),),
+    "spec_accept_length": (
+        Source("sglang:spec_accept_length", note="reads 0 when the feature is off: then it is no value"),
+    ),
     "max_model_len_tokens": (Source("sglang:context_len", since="0.5.11"),),
     "max_running_requests": (
         Source("sglang:max_running_requests", until="0.4.1", note="seen on a body of late 2024 only"),
@@ -253,100 +263,86 @@ _REST: Final = {
 }
 
 _SERVER_INFO: Final = "GET /server_info (older: /get_server_info)"
-_CONFIG: Final = Absent(why="SGLang exports it from 0.5.9 on", instead=_SERVER_INFO)
+_CONFIG: Final = Absent("SGLang exports it from 0.5.9 on", _SERVER_INFO)
 _LENGTHS: Final = Absent(
-    why="SGLang before 0.4.7 has no length histograms, and old versions since then only behind a flag",
-    instead="mean only, from tokens and finished requests",
-    flag="--collect-tokens-histogram",
+    f"no request ended yet ({_BORN_LATE}), SGLang before 0.4.7, or an old version without the flag",
+    "mean only, from tokens and finished requests",
+    "--collect-tokens-histogram",
 )
-_CACHED: Final = Absent(why=f"no prompt token was served from the cache yet ({_BORN_LATE}), or SGLang before 0.4.4")
+_CACHED: Final = Absent(f"no prompt token was served from the cache yet ({_BORN_LATE}), or SGLang before 0.4.4")
+_SPEC_FLAG: Final = "--speculative-algorithm"
 
-_NOT_YET: Final = Absent(why=f"the model is still loading ({_BORN_LATE})", instead="a page after the warm-up request")
+_NOT_YET: Final = Absent(f"no such event yet ({_BORN_LATE}), or the page was cut", "a page after the first request")
 
 _ABSENT: Final = {
-    "requests_swapped": Absent(why="SGLang swaps nothing: it retracts requests", instead="preemptions_total"),
-    "requests_paused": Absent(why="SGLang exports it from 0.5.2 on"),
+    "requests_swapped": Absent("SGLang swaps nothing: it retracts requests", "preemptions_total"),
+    "requests_paused": Absent("SGLang exports it from 0.5.2 on"),
     "requests_in_flight": Absent(
-        why="SGLang counts open HTTP requests from 0.5.8 on, each route from its first request on",
-        instead="requests_running plus requests_waiting",
+        "SGLang counts open HTTP requests from 0.5.8 on, each route from its first request on",
+        "requests_running plus requests_waiting",
     ),
-    "requests_waiting_by_reason": Absent(why="SGLang has a gauge per queue", instead="the num_*_queue_reqs gauges"),
-    "requests_aborted_total": Absent(why=f"no abort yet ({_BORN_LATE}), or SGLang before 0.4.7"),
-    "requests_failed_total": Absent(
-        why=f"no 5xx answer yet ({_BORN_LATE}), or SGLang before 0.5.7, which counts none",
-        instead="the gateway",
-    ),
+    "requests_waiting_by_reason": Absent("SGLang has a gauge per queue", "the num_*_queue_reqs gauges"),
+    "requests_aborted_total": Absent(f"no abort yet ({_BORN_LATE}), or SGLang before 0.4.7"),
+    "requests_failed_total": Absent(f"no 5xx answer yet ({_BORN_LATE}), or SGLang before 0.5.7", "the gateway"),
     "requests_rejected_total": Absent(
-        why=f"no 429 or 503 answer yet ({_BORN_LATE}), or SGLang before 0.5.7, which counts none",
-        instead="the gateway",
+        f"no 429 or 503 answer yet ({_BORN_LATE}), or SGLang before 0.5.7", "the gateway"
     ),
     "tpot_seconds": Absent(
-        why="SGLang has no per-request TPOT histogram before 0.5.22",
-        instead="mean only, from E2E, TTFT and tokens; the mean of itl_seconds is close",
+        "no request with two output tokens ended yet, or SGLang before 0.5.22",
+        "mean only, from E2E, TTFT and tokens; the mean of itl_seconds is close",
     ),
     "itl_seconds": Absent(
-        why="no token followed a first one yet, or SGLang before 0.4.4, or a prefill worker",
-        instead="mean only, from E2E, TTFT and tokens",
+        "no token followed a first one yet, or SGLang before 0.4.4, or a prefill worker",
+        "mean only, from E2E, TTFT and tokens",
     ),
     "queue_seconds": Absent(
-        why="SGLang has no histogram of the queue time before 0.5.2",
-        instead="queue_mean_seconds (0.4.6 to 0.5.2)",
+        "no request left the queue yet, or SGLang before 0.5.2", "queue_mean_seconds (0.4.6 to 0.5.2)"
     ),
     "prefill_seconds": Absent(
-        why="SGLang has no time per stage before 0.5.3",
-        instead="mean only, TTFT minus queue, tokenisation included",
+        "no prefill yet, or SGLang before 0.5.3", "mean only, TTFT minus queue, tokenisation included"
     ),
-    "decode_seconds": Absent(why="SGLang observes no decode time", instead="mean only, E2E minus TTFT"),
-    "inference_seconds": Absent(why="SGLang observes no inference time", instead="mean only, E2E minus queue"),
+    "decode_seconds": Absent("SGLang observes no decode time", "mean only, E2E minus TTFT"),
+    "inference_seconds": Absent("SGLang observes no inference time", "mean only, E2E minus queue"),
     "queue_mean_seconds": Absent(
-        why="SGLang replaced its mean (0.4.6 to 0.5.2) by a histogram",
-        instead="queue_seconds, sum over count",
+        "SGLang replaced its mean (0.4.6 to 0.5.2) by a histogram", "queue_seconds, sum over count"
     ),
     "cached_input_tokens_total": _CACHED,
     "realtime_tokens_total": Absent(
-        why="SGLang counts tokens as they are processed from 0.5.7 on",
-        instead="input_tokens_total and output_tokens_total, which move at finish",
+        f"no token yet ({_BORN_LATE}), or SGLang before 0.5.7",
+        "input_tokens_total and output_tokens_total, which move at finish",
     ),
     "input_length_tokens": _LENGTHS,
     "output_length_tokens": _LENGTHS,
     "kv_cache_capacity_tokens": Absent(
-        why="SGLang exports the size of its pool from 0.5.6 on",
-        instead="num_used_tokens over token_usage while that is above 0, which is rounded",
+        "SGLang exports the size of its pool from 0.5.6 on",
+        "num_used_tokens over token_usage while that is above 0, which is rounded",
     ),
     "kv_block_size_tokens": _CONFIG,
     "kv_blocks": _CONFIG,
     "prefix_cache_hits_total": _CACHED,
     "preemptions_total": Absent(
-        why=f"no request was retracted yet ({_BORN_LATE}); SGLang 0.5.3 to 0.5.6 and before 0.4.10 keep no total",
-        instead="num_retracted_reqs above 0: retracted in the last step",
+        f"no request was retracted yet ({_BORN_LATE}), or a version that keeps no total",
+        "num_retracted_reqs above 0: retracted in the last step",
     ),
     "spec_drafts_total": Absent(
-        why="speculative decoding is off, or SGLang before 0.5.13",
-        instead="spec_accept_length",
-        flag="--speculative-algorithm",
+        "speculative decoding is off, or SGLang before 0.5.13", "spec_accept_length", _SPEC_FLAG
     ),
     "spec_draft_tokens_total": Absent(
-        why="SGLang does not count proposed tokens",
-        instead="an estimate: spec_drafts_total times the configured number of draft tokens",
-        flag="--speculative-algorithm",
+        "SGLang does not count proposed tokens",
+        "an estimate: spec_drafts_total times the configured number of draft tokens",
+        _SPEC_FLAG,
     ),
-    "spec_accepted_tokens_total": Absent(
-        why="SGLang does not count accepted tokens",
-        instead="spec_accept_length",
-        flag="--speculative-algorithm",
-    ),
-    "max_model_len_tokens": Absent(why="SGLang exports it from 0.5.11 on", instead=_SERVER_INFO),
+    "spec_accepted_tokens_total": Absent("SGLang does not count accepted tokens", "spec_accept_length", _SPEC_FLAG),
+    "spec_accept_length": Absent("speculative decoding is off, or drafted nothing yet", flag=_SPEC_FLAG),
+    "max_model_len_tokens": Absent("SGLang exports it from 0.5.11 on", _SERVER_INFO),
     "max_running_requests": Absent(
-        why="SGLang no longer exports it; max_running_requests_under_SLO is another thing",
-        instead=_SERVER_INFO,
+        "SGLang no longer exports it; max_running_requests_under_SLO is another thing", _SERVER_INFO
     ),
     "http_requests_total": Absent(
-        why=f"no inference request was answered yet ({_BORN_LATE}), or SGLang before 0.5.7",
-        instead="the gateway",
+        f"no inference request was answered yet ({_BORN_LATE}), or SGLang before 0.5.7", "the gateway"
     ),
     "process_start_seconds": Absent(
-        why="SGLang always runs prometheus_client in multiprocess mode, which leaves process_* out",
-        instead="counters that fell",
+        "SGLang always runs prometheus_client in multiprocess mode, which leaves process_* out", "counters that fell"
     ),
 }
 
@@ -365,9 +361,12 @@ ENGINE: Final = Engine(
         for name in names
     },
     versions=tuple(_VERSIONS.split()),
-    # Constants and scheduler totals that are set at start-up: on every page of 0.5.23, the loading ones included.
+    # Constants and scheduler totals that are set at start-up: on every page of 0.5.23, the loading
+    # ones included; the first two tell a whole page from a cut one.
     markers=(
-        "sglang:max_total_num_tokens",
+        "sglang:num_running_reqs",
+        "sglang:token_usage",
+        'sglang:max_total_num_tokens{model_name!=""}',
         "sglang:page_size",
         "sglang:weight_memory_usage_gb",
         "sglang:scheduler_idle_seconds",

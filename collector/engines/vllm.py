@@ -16,10 +16,13 @@ _VERSIONS: Final = """
 
 # First version, last version ("-": still there), families without "vllm:" and counters without "_total". A family
 # first met some versions after the last read without it has that older version as its first: it bounds from below.
+# family{label=""} is one without a label: V1 labels its series with the engine; V0 never did, last read in 0.8.5.
 _INVENTORY: Final = """
 0.6.0   0.6.0   request_params_best_of
 0.6.0   0.6.6   avg_generation_throughput_toks_per_s avg_prompt_throughput_toks_per_s
 0.6.0   0.8.5   cpu_cache_usage_perc cpu_prefix_cache_hit_rate gpu_prefix_cache_hit_rate num_requests_swapped
+0.6.0   0.8.5   cache_config_info{engine=""} e2e_request_latency_seconds{engine=""} num_requests_running{engine=""}
+0.6.0   0.8.5   prompt_tokens{engine=""} request_prompt_tokens{engine=""} time_to_first_token_seconds{engine=""}
 0.6.0   0.9.2   spec_decode_draft_acceptance_rate spec_decode_efficiency spec_decode_num_emitted_tokens
 0.6.0   0.11.2  gpu_cache_usage_perc
 0.6.0   0.14.0  time_per_output_token_seconds
@@ -32,7 +35,7 @@ _INVENTORY: Final = """
 0.6.6   -       request_max_num_generation_tokens request_params_max_tokens request_prefill_time_seconds
 0.6.6   -       request_queue_time_seconds
 0.7.3   0.11.2  gpu_prefix_cache_hits gpu_prefix_cache_queries
-0.8.5   -       spec_decode_num_accepted_tokens_per_pos spec_decode_num_drafts
+0.8.5   -       spec_decode_num_accepted_tokens_per_pos spec_decode_num_drafts {engine!=""}
 0.9.2   -       kv_cache_usage_perc prefix_cache_hits prefix_cache_queries
 0.10.2  -       inter_token_latency_seconds
 0.11.0  -       request_time_per_output_token_seconds
@@ -258,8 +261,8 @@ _REST: Final = {
 }
 
 _NOT_YET: Final = Absent(
-    why="nothing set it yet (V0 engine, several API servers, Ray), the statistics are off, or the page is not complete",
-    instead="a page after the first request; --disable-log-stats switches all of them off",
+    why="no event yet (V0, Ray, several API servers), --disable-log-stats, or a page that was cut",
+    instead="a page after the first request",
 )
 
 _ABSENT: Final = {
@@ -362,8 +365,10 @@ ENGINE: Final = Engine(
     },
     versions=tuple(_VERSIONS.split()),
     # V1 histograms and counters, which have series from the first page on; gauges do not with several API servers.
-    # A V0 engine of 0.9.2 to 0.10.2 has none of them and so reads as an older version, which is how it behaves.
+    # A V0 engine of 0.9.2 to 0.10.2 has no new ones and so reads as an older version, which is how it behaves.
     markers=(
+        "vllm:e2e_request_latency_seconds",
+        "vllm:prompt_tokens",
         "vllm:prefix_cache_queries",
         "vllm:inter_token_latency_seconds",
         "vllm:request_time_per_output_token_seconds",

@@ -43,6 +43,11 @@ _KNOWN: Final = (
         "upgrade goodwatch, or keep the store in a new file",
     ),
     (
+        ("conversion failure", "conversion error"),
+        "a value is not of the kind that its column keeps",
+        "nothing of this call was kept; report it, because what reads the page should have refused it",
+    ),
+    (
         ("out of memory", "could not allocate"),
         "too much for the memory of the store",
         "ask for a shorter time or fewer signals at once",

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from collector.pipeline import Understood
 from goodwatch.app.config import Service
+from goodwatch.app.fleet import DESTRUCTIVE
 from goodwatch.app.view import ServiceView, TargetView
 from goodwatch.app.wiring import Priced, limits_of
 from goodwatch.core.engine import Engine
@@ -16,6 +17,12 @@ from goodwatch.signals.increments import rows_frame
 from goodwatch.signals.saturation import binding_limits, stalls
 from goodwatch.signals.verdict import Reach, verdict
 from goodwatch.signals.windows import TargetWindow, target_windows
+
+
+#: Reasons of failed scrapes in which something answered: a fault of telemetry, no proof that the engine is down.
+_ANSWERED: Final = frozenset(
+    {"http_status", "redirect", "body_limit", "sample_limit", "decode", "not_metrics", DESTRUCTIVE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +83,28 @@ def target_view(facts: TargetFacts, derived: Derived | None) -> TargetView:
         duration_s=None if last is None else last.duration_s,
         error="" if last is None else last.error,
         engine=understood.engine.name if understood and understood.engine else target.engine or "",
-        engine_version=str(understood.version) if understood else target.engine_version or "",
+        engine_version=understood.version.text if understood else target.engine_version or "",
         models=understood.reading.models if understood and understood.reading else (),
         derived=derived,
         capability=None,
         deployment=facts.deployment,
         labels=dict(target.labels),
-        price_note=facts.priced.doubt if facts.priced else "",
+        price_note=_price_text(facts.priced),
     )
+
+
+def _price_text(priced: Priced | None) -> str:
+    """What a target costs and where the price is from; "" when it is not configured."""
+    if priced is None or priced.price.usd_per_hour is None:
+        return ""
+    price = priced.price
+    text = f"{price.gpus:g} × {price.gpu_hour_usd:g} USD/h"
+    return "; ".join(t for t in (text, price.source, priced.doubt) if t)
 
 
 def _reach(targets: Sequence[TargetFacts]) -> Reach:
     scraped = [f.last for f in targets if f.last is not None]
-    errors = [s.error for s in scraped if not s.up]
-    return Reach(len(targets), len(scraped) - len(errors), len(targets) - len(scraped), errors[0] if errors else "")
+    failed = [s for s in scraped if not s.up]
+    blind = bool(failed) and all(s.reason in _ANSWERED for s in failed)
+    error = failed[0].error if failed else ""
+    return Reach(len(targets), len(scraped) - len(failed), len(targets) - len(scraped), error, blind)

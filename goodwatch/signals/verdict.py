@@ -27,6 +27,7 @@ class Reach:
     up: int
     pending: int  # not scraped yet
     error: str = ""
+    blind: bool = False  # every target that cannot be read answers all the same, but not with a page
 
 
 def verdict(
@@ -63,6 +64,8 @@ def _unreadable(reach: Reach) -> Verdict | None:
         return Verdict("no data", "no targets; add some under targets or file_sd")
     if reach.pending == reach.total:
         return Verdict("no data", "not scraped yet")
+    if reach.up == 0 and reach.pending == 0 and reach.blind:
+        return Verdict("no data", f"goodwatch is blind here, which says nothing of the service: {reach.error}")
     if reach.up == 0 and reach.pending == 0:
         return Verdict("bad", f"no target can be read: {reach.error}")
     return None
