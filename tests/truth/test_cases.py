@@ -273,8 +273,8 @@ async def test_005_attainment_is_no_data_from_the_first_failed_scrape_and_never_
     assert not shown
     assert view.state not in ("good", "no traffic")
     assert view.state == "no data"
-        assert "blind" in view.headline
-        assert "HTTP 500" in view.headline
+    assert "blind" in view.headline
+    assert "HTTP 500" in view.headline
     assert not re.search(r"(?<!not proof that it is) down\b|\d ?%", view.headline)
 
 
