@@ -17,7 +17,7 @@ import aiohttp
 import uvicorn
 
 from exporters.prometheus import Exporter, SelfMetrics
-from goodwatch.api.app import create_app
+from goodwatch.api.app import create_app, external_prefix
 from goodwatch.api.auth import Auth
 from goodwatch.api.ui.pages import pages
 from goodwatch.app.telemetry import snapshot
@@ -44,7 +44,7 @@ def served(views: Views) -> Iterator[str]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}{app.root_path}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}{external_prefix(views.external_url)}"
         finally:
             server.should_exit = True
             thread.join(_PATIENCE_S)
@@ -117,10 +117,20 @@ class Tab:
         await self.call("Page.navigate", url=url)
         await self.until(f"location.href !== 'about:blank' && document.readyState === 'complete' && {_CHARTS_DRAWN}")
 
+    async def hover(self, selector: str, x_ratio: float = 0.5, y_ratio: float = 0.5) -> None:
+        """Put the pointer over a place of an element, after scrolling to it."""
+        box = await self.evaluate(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
+            " const b = e.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })()"
+        )
+        x, y = box[0] + box[2] * x_ratio, box[1] + box[3] * y_ratio
+        for shift in (0, 1):
+            await self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + shift, y=y)
+
     async def screenshot(self, path: Path, *, whole: bool = False) -> None:
         """Write what is seen as PNG; ``whole`` takes the page's full height."""
         said = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(said["data"]))
+        await asyncio.to_thread(path.write_bytes, base64.b64decode(said["data"]))
 
 
 _CHARTS_DRAWN: Final = (

@@ -175,7 +175,7 @@ class Simulated:
             mine = [t for t in told if t.request.rank % self.ranks == rank]
             _WRITE[self.kind](page, mine, f"engine={rank}" if self.ranks > 1 else "")
         if self.kind == "vllm":
-            page.gauge("process_start_seconds", life[0] / 1000, "")
+            page.gauge("process_start_seconds", 1e9 + life[0] / 1000, "")
             page.counter("http_requests_total", sum(_status(t) == "2xx" for t in told), "", "status=2xx", born=True)
             page.counter("http_requests_total", sum(_status(t) == "5xx" for t in told), "", "status=5xx", born=True)
         if self.kind == "sglang":
@@ -275,8 +275,11 @@ def _vllm(page: Page, told: list[Told], rank: str) -> None:
         page.counter("requests_finished_total", count, rank, f"finished_reason={reason}")
     page.counter("output_tokens_total", sum(_tokens(t, page.at_ms) for t in told), rank)
     page.counter("input_tokens_total", sum(10 for t in told if t.first_s is not None), rank)
-    preempted = sum(t.first_s is not None and t.request.paused_ms > 0 and t.request.tokens > 1 for t in told)
-    page.counter("preemptions_total", preempted, rank)
+    page.counter("preemptions_total", _preempted(told), rank)
+
+
+def _preempted(told: list[Told]) -> int:
+    return sum(t.first_s is not None and t.request.paused_ms > 0 and t.request.tokens > 1 for t in told)
 
 
 def _sglang(page: Page, told: list[Told], rank: str) -> None:
@@ -294,6 +297,7 @@ def _sglang(page: Page, told: list[Told], rank: str) -> None:
         page.histogram("ttft_seconds", first, rank, part, born=True)
         page.histogram("tpot_seconds", tpot, rank, part, born=True)
         page.histogram("e2e_seconds", [t.e2e_s or 0.0 for t in mine], rank, part, born=True)
+    page.counter("preemptions_total", _preempted(told), rank, born=True)
     aborted = sum(t.fate == "aborted" for t in over)
     calls = aborted + min(aborted, page.engine.extra_abort_calls)
     page.counter("requests_finished_total", len(over), rank, born=True)

@@ -383,7 +383,7 @@ def hostile_views() -> PlainViews:
         state=Health(False, True, HOSTILE, StoreView(False, HOSTILE, 99.0, 0)),
     )
     at = [AT_S - 120, AT_S - 60, AT_S]
-    rows = [r for end in at for r in derived_rows(replace(derived, end_s=end), "chat")]
+    rows = [r for end in at for r in derived_rows(replace(derived, start_s=end - 60, end_s=end), "chat")]
     views.frame = pl.DataFrame([{**r, "note": HOSTILE} for r in rows], schema=DERIVED, orient="row")
     return views
 

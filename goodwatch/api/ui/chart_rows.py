@@ -86,6 +86,7 @@ def datasets(
     out: dict[str, list[dict[str, Any]]] = {"boxes": [], "open": [], "paths": [], "points": []}
     for label, rows in series.items():
         _add(out, label, rows, axis, limit if verdict else None)
+    out["nothing"] = [] if any(out.values()) else [{"text": _why_empty(series)}]
     out["limit"] = [] if limit is None else [{"y": limit}]
     out["windows"] = _windows(unit, series)
     out["events"] = [
@@ -94,6 +95,12 @@ def datasets(
         if times.low <= e.ts * 1000 <= times.high
     ]
     return out, axis
+
+
+def _why_empty(series: Mapping[str, list[Row]]) -> str:
+    """The newest reason of the first line that has one."""
+    notes = [rows[-1].note for rows in series.values() if rows and rows[-1].note]
+    return notes[0] if notes else "no data"
 
 
 def value_domain(unit: str, rows: Iterable[Row], limit: float | None, *, log: bool) -> Domain:

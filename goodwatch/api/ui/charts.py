@@ -159,6 +159,7 @@ def template(key: str) -> dict[str, Any]:
         _limit_line(),
         _windows(chart),
         _events(),
+        _nothing(),
     ]
     spec: dict[str, Any] = (
         alt.layer(*layers)
@@ -198,7 +199,7 @@ def _colour(chart: Chart) -> alt.Color:
 
 
 def _boxes(chart: Chart, data: str, opacity: float) -> alt.Chart:
-    base = alt.Chart(alt.NamedData(data)).mark_rect(fillOpacity=opacity, strokeWidth=1.5, strokeOpacity=0.9)
+    base = alt.Chart(alt.NamedData(data)).mark_rect(clip=True, fillOpacity=opacity, strokeWidth=1.5, strokeOpacity=0.9)
     stroke = alt.Stroke("s:N", legend=None, scale=_colours(chart))
     top = alt.value(0) if data == "open" else alt.Y2("hi")
     layer: alt.Chart = base.encode(x=_x("t0"), x2="t1", y=_y(chart, "lo"), y2=top, color=_colour(chart), stroke=stroke)
@@ -206,7 +207,7 @@ def _boxes(chart: Chart, data: str, opacity: float) -> alt.Chart:
 
 
 def _paths(chart: Chart) -> alt.Chart:
-    line = alt.Chart(alt.NamedData("paths")).mark_line(strokeWidth=2)
+    line = alt.Chart(alt.NamedData("paths")).mark_line(clip=True, strokeWidth=2)
     layer: alt.Chart = line.encode(x=_x("t"), y=_y(chart, "v"), color=_colour(chart), detail="s:N")
     return layer
 
@@ -224,12 +225,20 @@ def _limit_line() -> alt.Chart:
     return layer
 
 
+def _nothing() -> alt.Chart:
+    """Why the whole chart is empty, where it is."""
+    text = alt.Chart(alt.NamedData("nothing")).mark_text(color="@muted", fontSize=12, limit=330)
+    centre = {"x": alt.value(alt.expr("width / 2")), "y": alt.value(alt.expr("height / 2"))}
+    layer: alt.Chart = text.encode(text="text:N", **centre)
+    return layer
+
+
 def _windows(chart: Chart) -> alt.Chart:
     """Invisible columns over each window: they carry the tooltip and light up under the pointer."""
     hover = alt.selection_point(name="hover", on="pointerover", clear="pointerout", fields=["t0"], empty=False)
     tips = [alt.Tooltip("when:N", title="UTC")]
     tips += [alt.Tooltip(f"n{i}:N", title=line.label) for i, line in enumerate(chart.lines)]
-    bars = alt.Chart(alt.NamedData("windows")).mark_rect(fill="@text", strokeWidth=0)
+    bars = alt.Chart(alt.NamedData("windows")).mark_rect(clip=True, fill="@text", strokeWidth=0)
     lit = alt.when(hover).then(alt.value(0.1)).otherwise(alt.value(0))
     layer: alt.Chart = bars.encode(x=_x("t0"), x2="t1", fillOpacity=lit, tooltip=tips).add_params(hover)
     return layer

@@ -93,6 +93,8 @@ def interval(kind: str, bounds: Bounds, *, unit: str | None = None) -> tuple[str
     --------
     >>> interval("ratio", Bounds(0.97249, 0.98861)), interval("s", Bounds(0.25, 0.5))
     (('97.2–98.9', '%'), ('250–500', 'ms'))
+    >>> interval("1/s", Bounds(0.01623, 0.567)), interval("1/s", Bounds(0.15, 1.5))
+    (('0.016–0.567', '/s'), ('0.15–1.5', '/s'))
     >>> interval("s", Bounds(10, None)), interval("s", Bounds(0, 0.04)), interval("s", Bounds(0.75, 1.0))
     (('> 10', 's'), ('≤ 40', 'ms'), ('0.75–1', 's'))
     """
@@ -106,8 +108,14 @@ def interval(kind: str, bounds: Bounds, *, unit: str | None = None) -> tuple[str
     if kind == "ratio":
         return "–".join((percent(low, "down"), percent(high, "up"))), "%"
     sign = "$" if kind.startswith("USD") else ""
-    down, up = digits(low / factor, "down"), digits(high / factor, "up")
+    down, up = _like(low / factor, high / factor), digits(high / factor, "up")
     return (f"≤ {sign}{up}" if kind == "s" and low <= 0 else f"{sign}{down}–{up}"), label
+
+
+def _like(low: float, high: float) -> str:
+    """The lower end to the decimals of the upper one: more of them would say nothing."""
+    decimals = max(0, _decimals(high))
+    return _trimmed(_at(low, decimals, "down"), decimals) if high < 1000 else digits(low, "down")
 
 
 def percent(ratio: float, rounding: Rounding = "nearest") -> str:
@@ -140,7 +148,7 @@ def digits(value: float, rounding: Rounding = "nearest") -> str:
     """
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "∞"
-    decimals = _DIGITS - 1 - math.floor(math.log10(abs(value)))
+    decimals = _decimals(value)
     rounded = _at(value, decimals, rounding)
     return _trimmed(rounded, max(0, decimals))
 
@@ -217,6 +225,10 @@ def _time_unit(value_s: float) -> tuple[float, str]:
     if value_s <= 0 or value_s >= 1:
         return 1.0, "s"
     return (1e-3, "ms") if value_s >= 1e-3 else (1e-6, "µs")
+
+
+def _decimals(value: float) -> int:
+    return _DIGITS - 1 - math.floor(math.log10(abs(value)))
 
 
 def _at(value: float, decimals: int, rounding: Rounding) -> float:

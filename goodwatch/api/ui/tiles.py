@@ -27,6 +27,12 @@ class Tile:
     note_tone: Tone = ""
 
     @property
+    def size(self) -> str:
+        """How large the number is written, so that none is ever cut off."""
+        length = len(self.number.text)
+        return "" if length <= 8 else "long" if length <= 11 else "longer"
+
+    @property
     def basis(self) -> str:
         """The basis where it is not the plain one, which would only be noise on every tile."""
         return "" if self.number.basis == Basis.MEASURED else self.number.basis
