@@ -134,7 +134,7 @@ def backfill(state: TargetState, play: Play, store: SampleStore, *, start_s: flo
     until = end_s // 60 * 60
     store.append_minutes(fold(rows_frame([r for r in rows if r["minute_s"] < until])))
     store.append([s for s in scrapes if s.ts >= end_s - _SAMPLES_S])
-    state.folded_s = until
+    state.unfolded = {m for m in state.unfolded if m >= until}
     return len(scrapes)
 
 

@@ -1,7 +1,7 @@
 """The live state of every target: its reader, its counters' last values, and the steps of the last minutes."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ class TargetState:
     last: Scrape | None = None
     restarts: int = 0  # of the engine, as seen by this process
     version_settled: bool = False  # the engine was asked for its version, or need not be
-    folded_s: float = 0.0  # steps before this minute are in the store as minutes
+    unfolded: set[float] = field(default_factory=set)  # minutes with steps that the store does not have as minutes
 
     @classmethod
     def of(cls, spec: TargetSpec, engines: Mapping[str, Engine]) -> "TargetState":
@@ -93,6 +93,7 @@ class TargetState:
         engine_name = step.engine or (self.understood.engine.name if self.understood and self.understood.engine else "")
         rows = step_rows(step, self.tracker, self.engines.get(engine_name))
         self.steps.append((scrape.ts, rows))
+        self.unfolded.add(minute_of(scrape.ts))
         self.last = scrape
         while self.steps and self.steps[0][0] < scrape.ts - KEPT_S:
             self.steps.popleft()
@@ -108,6 +109,10 @@ class TargetState:
         """Rows of the steps in ``(start_s, end_s]``."""
         return [row for ts, rows in self.steps if start_s < ts <= end_s for row in rows]
 
+    def minute_rows(self, minutes: Set[float]) -> list[dict[str, Any]]:
+        """Rows of every step of these minutes: a minute is folded whole, also when a late scrape adds to it."""
+        return [row for ts, rows in self.steps if minute_of(ts) in minutes for row in rows]
+
     def before(self, start_s: float) -> list[dict[str, Any]]:
         """Rows of the last good step at or before ``start_s``: the gauges at the window's start."""
         found: list[dict[str, Any]] = []
@@ -119,6 +124,11 @@ class TargetState:
     def report(self, limits: LatencyLimits, now_s: float) -> Capability | None:
         """The capability report of the last page that was read; None before the first."""
         return None if self.understood is None else capability(self.understood, limits, now_s=now_s)
+
+
+def minute_of(ts: float) -> float:
+    """Start of the minute that holds an instant."""
+    return ts // 60 * 60
 
 
 def _parser(spec: TargetSpec) -> Parser:

@@ -50,13 +50,22 @@ def series(
     stepped = minutes.with_columns(((pl.col("minute_s") / step_s).floor() * step_s).alias("_step"))
     parts = {key[0]: part.drop("_step") for key, part in stepped.partition_by("_step", as_dict=True).items()}
     empty = pl.DataFrame(schema=MINUTES)
+    edges_frame = _last_gauges(minutes.filter(pl.col("minute_s") < first))
     rows: list[tuple[Any, ...]] = []
     for edge in edges:
-        inside, before = parts.get(edge, empty), parts.get(edge - step_s, empty)
+        inside, before = parts.get(edge, empty), edges_frame
         end = edge + step_s
+        if not inside.is_empty():
+            edges_frame = _last_gauges(pl.concat([before, inside]))
         found = derive(target_windows(inside, before, edge, end), engines, limits, prices, start_s=edge, end_s=end)
         rows += derived_rows(found, "", "", "")
     return pl.DataFrame(rows, schema=DERIVED, orient="row")
+
+
+def _last_gauges(rows: pl.DataFrame) -> pl.DataFrame:
+    """The last row of every gauge: what was in flight when the next step that was read began, also over a gap."""
+    keys = ("target", "model", "signal", "part")
+    return rows.filter(pl.col("kind") == "gauge").sort("minute_s").unique(keys, keep="last", maintain_order=True)
 
 
 def derived_rows(derived: Derived, service: str, target: str, model: str) -> list[tuple[Any, ...]]:

@@ -3,19 +3,19 @@
 import asyncio
 import dataclasses
 import logging
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import polars as pl
 
+from collector.pipeline import Understood
 from collector.scrape import Fetched
 from collector.targets import TargetSpec
 from goodwatch.app import history
 from goodwatch.app.build import ServiceInputs, TargetFacts, service_view, target_view
 from goodwatch.app.config import Service
-from goodwatch.app.fleet import KEPT_S, TargetState
+from goodwatch.app.fleet import KEPT_S, Read, TargetState, minute_of
 from goodwatch.app.keeper import Keeper
 from goodwatch.app.recovery import recovered
 from goodwatch.app.view import Event, Health, Reloaded, ServiceView, StoreView, TargetView
@@ -23,6 +23,7 @@ from goodwatch.app.wiring import Priced, limits_of
 from goodwatch.core.clock import Clock
 from goodwatch.core.engine import Engine
 from goodwatch.core.errors import StoreError
+from goodwatch.core.model import Deployment, Scrape, Target
 from goodwatch.core.ports import SampleStore
 from goodwatch.signals.increments import fold, rows_frame
 
@@ -30,6 +31,11 @@ log = logging.getLogger(__name__)
 
 #: A minute is folded this long after its end, so that a scrape that began in it has arrived.
 _SETTLE_S = 15.0
+#: So much more history is read ahead of a range: what was in flight, and up, when it began.
+_LEAD_S = 900.0
+#: A target that discovery loses for a moment (a resolver that hiccups, a list that is rewritten) and finds again goes
+#: on counting from where it was.
+_ABSENCE_S = 600.0
 _RANK = {"bad": 0, "warning": 1, "no data": 2, "no traffic": 3, "good": 4}
 
 
@@ -62,6 +68,7 @@ class Watch:
     terms: Terms
     demo_note: str = ""
     states: dict[str, TargetState] = field(default_factory=dict)
+    absent: dict[str, tuple[TargetState, float]] = field(default_factory=dict)  # gone, and since when (monotonic)
     shown: dict[str, ServiceView] = field(default_factory=dict)
     reloader: Reloader | None = None
 
@@ -77,16 +84,18 @@ class Watch:
     # -- in ---------------------------------------------------------------------------------------------------------
 
     def update(self, specs: Sequence[TargetSpec]) -> None:
-        """Watch exactly these targets; one whose identity stays keeps its state."""
+        """Watch exactly these targets; one that stays the same keeps its state, also over a short absence."""
         wanted = {s.target.name: s for s in specs}
+        now = self.clock.monotonic_s()
         for name in set(self.states) - set(wanted):
-            del self.states[name]
+            self.absent[name] = (self.states.pop(name), now)
+        self.absent = {n: (s, since) for n, (s, since) in self.absent.items() if now - since <= _ABSENCE_S}
         for name, spec in wanted.items():
-            known = self.states.get(name)
+            known = self.states.get(name) or self.absent.pop(name, (None, now))[0]
             if known is None or known.spec.target != spec.target:
-                self.states[name] = TargetState.of(spec, self.engines)
-            else:
-                known.follow(spec)
+                known = TargetState.of(spec, self.engines)
+            known.follow(spec)
+            self.states[name] = known
 
     async def take(self, spec: TargetSpec, fetched: Fetched) -> None:
         """One scrape's answer: digested in a thread, then queued for the store."""
@@ -98,8 +107,25 @@ class Watch:
         # Until the engine has told its version, a bracket by names would be recorded and soon corrected: two events.
         self.keeper.keep(read.scrape, read.deployment if state.version_settled else None)
 
-    async def recover(self) -> None:
-        """Counters' last values and recent steps from the store, so that a restart of goodwatch loses nothing."""
+    def take_scrape(
+        self, target: Target, scrape: Scrape, understood: Understood | None, deployment: Deployment | None
+    ) -> bool:
+        """One scrape that was read elsewhere; False when it is not new, or of no target that is watched."""
+        state = self.states.get(target.name)
+        if state is None or state.spec.target != target:
+            return False
+        if scrape.up and state.tracker.last_s is not None and scrape.ts <= state.tracker.last_s:
+            return False
+        state.version_settled = True  # there is no engine to ask
+        state.accept(Read(scrape, understood, deployment))
+        self.keeper.keep(scrape, deployment)
+        return True
+
+    async def recover(self, names: Collection[str] | None = None) -> None:
+        """Counters' last values and recent steps from the store, so that a restart of goodwatch loses nothing.
+
+        ``names`` are the targets to recover, all without it; only those that have no scrape yet.
+        """
         now = self.clock.now_s()
         try:
             scrapes = await self.keeper.call(lambda: recovered(self.store, now, KEPT_S))
@@ -108,9 +134,10 @@ class Watch:
             return
         for name, found in scrapes.items():
             state = self.states.get(name)
-            for scrape in found if state is not None else ():
-                assert state is not None
-                state.take(scrape)
+            if state is not None and state.last is None and (names is None or name in names):
+                for scrape in found.scrapes:
+                    state.take(scrape)
+                state.unfolded = {m for m in state.unfolded if m > found.folded_s}
 
     # -- derive -----------------------------------------------------------------------------------------------------
 
@@ -126,15 +153,16 @@ class Watch:
 
     async def fold_minutes(self) -> None:
         """Fold the steps of finished minutes and keep them; a minute that could not be written is tried again."""
-        until = math.floor((self.clock.now_s() - _SETTLE_S) / 60) * 60
-        open_states = [s for s in self.states.values() if s.folded_s < until and s.steps]
-        rows = [r for s in open_states for ts, rows in s.steps if s.folded_s <= ts < until for r in rows]
+        until = minute_of(self.clock.now_s() - _SETTLE_S)
+        everyone = [*self.states.values(), *(state for state, _ in self.absent.values())]
+        due = [(state, {m for m in state.unfolded if m < until}) for state in everyone]
+        rows = [row for state, minutes in due for row in state.minute_rows(minutes)]
         if not rows:
             return
         folded = await asyncio.to_thread(lambda: fold(rows_frame(rows)))
         if await self.keeper.append_minutes(folded):
-            for state in open_states:
-                state.folded_s = until
+            for state, minutes in due:
+                state.unfolded -= minutes
 
     def _inputs(self, name: str, now: float) -> ServiceInputs:
         """What a service's view is made of, gathered on the event loop; values only, so a thread can take it."""
@@ -190,23 +218,18 @@ class Watch:
     ) -> pl.DataFrame:
         """Derived numbers per step of a range, as ``frames.DERIVED``. Raises ``StoreError``."""
         step = step_s or history.step_for(end_s - start_s)
-        kept = await self.keeper.call(lambda: self.store.minutes(start_s - step, end_s, service=service, target=target))
+        first = start_s // step * step - max(step, _LEAD_S)
+        kept = await self.keeper.call(lambda: self.store.minutes(first, end_s, service=service, target=target))
         members = [
-            s for s in self.states.values()
-            if s.spec.target.service == service and target in (None, s.spec.target.name)
-        ]  # fmt: skip
-        fresh = [
-            r
-            for s in members
-            for ts, rows in s.steps
-            if ts >= max(s.folded_s, start_s - step) and ts < end_s
-            for r in rows
+            s for s in self._states() if s.spec.target.service == service and target in (None, s.spec.target.name)
         ]
+        fresh = [row for s in members for row in s.minute_rows({m for m in s.unfolded if first <= m < end_s})]
+        again = [(s.spec.target.name, m) for s in members for m in s.unfolded]
         limits = limits_of(self.terms.services.get(service))
         prices = {name: priced.price for name, priced in self.terms.prices.items()}
 
         def build() -> pl.DataFrame:
-            minutes = pl.concat([kept, fold(rows_frame(fresh))]) if fresh else kept
+            minutes = _replaced(kept, again, fold(rows_frame(fresh))) if fresh else kept
             return history.series(
                 minutes, self.engines, limits, prices, start_s=start_s, end_s=end_s, step_s=step
             ).with_columns(pl.lit(service).alias("service"), pl.lit(target or "").alias("target"))
@@ -217,7 +240,7 @@ class Watch:
         """What happened in the interval, oldest first. Raises ``StoreError``."""
         changes = await self.keeper.call(lambda: self.store.deployments(start_s, end_s, service=service))
         marks = await self.keeper.call(
-            lambda: self.store.minutes(start_s, end_s, service=service, signals=["restarts_total", "up"])
+            lambda: self.store.minutes(start_s - _LEAD_S, end_s, service=service, signals=["restarts_total", "up"])
         )
         found = [
             Event(
@@ -225,7 +248,8 @@ class Watch:
             )
             for d in changes
         ]
-        return sorted([*found, *_mark_events(marks)], key=lambda e: (e.ts, e.target))
+        marked = [e for e in _mark_events(marks) if e.ts >= start_s]
+        return sorted([*found, *marked], key=lambda e: (e.ts, e.target))
 
     def health(self) -> Health:
         """State of goodwatch itself."""
@@ -260,6 +284,12 @@ def _published(view: ServiceView) -> list[tuple[Any, ...]]:
     return rows
 
 
+def _replaced(kept: pl.DataFrame, again: list[tuple[str, float]], fresh: pl.DataFrame) -> pl.DataFrame:
+    """Kept minutes, those of ``again`` (target, minute) taken from ``fresh`` instead."""
+    keys = pl.DataFrame(again, schema={"target": pl.String, "minute_s": pl.Float64}, orient="row")
+    return pl.concat([kept.join(keys, on=["target", "minute_s"], how="anti"), fresh])
+
+
 def _mark_events(marks: pl.DataFrame) -> list[Event]:
     """Restarts, and the edges of outages, from the minutes that tell of them."""
     found: list[Event] = []
@@ -267,7 +297,7 @@ def _mark_events(marks: pl.DataFrame) -> list[Event]:
         found.append(Event(row["minute_s"], row["service"], row["target"], "restart", f"{row['target']} restarted"))
     ups = marks.filter(pl.col("signal") == "up").sort("minute_s")
     for (target,), one in ups.partition_by("target", as_dict=True).items():
-        was = True
+        was = True  # one that was down before all that was read gets its event there, ahead of the range
         for row in one.iter_rows(named=True):
             now_up = row["max"] > 0
             if now_up != was:

@@ -9,7 +9,9 @@ from typing import Final, Literal
 
 from goodwatch.core.model import SignalKind
 
-Group = Literal["requests", "latency", "tokens", "cache", "speculation", "config", "http", "process", "disaggregation"]
+Group = Literal[
+    "requests", "latency", "tokens", "cache", "speculation", "config", "http", "process", "disaggregation", "accelerator"
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ _ALL: Final = (
     Signal("up", _G, "ratio", "process", "1 when a scrape was read, 0 when it failed", merge="none"),
     Signal("idle_ratio", _G, "ratio", "process", "1 when nothing ran or waited at a scrape", merge="none"),
     Signal("covered_seconds_total", _C, "s", "process", "time between the scrapes that were read", merge="none"),
+    Signal("progress_total", _C, "events", "process", "what moved while requests ran: tokens, first tokens, ends"),
     Signal("restarts_total", _C, "events", "process", "restarts seen: all counters began again"),
     Signal("requests_decoding_max", _G, "requests", "requests", "most requests that can be past their first token now"),
     Signal(
@@ -87,9 +90,41 @@ _ALL: Final = (
         merge="none",
     ),
     Signal("process_start_seconds", _G, "s", "process", "start of the process, Unix seconds", merge="none"),
+    # Devices never fold into each other: several series of one device repeat one value.
+    Signal("gpu_utilisation_ratio", _G, "ratio", "accelerator", "share of time in which the device did work", "none"),
+    Signal("gpu_sm_active_ratio", _G, "ratio", "accelerator", "share of cycles with work on a multiprocessor", "none"),
+    Signal("gpu_tensor_active_ratio", _G, "ratio", "accelerator", "share of cycles of the tensor units", "none"),
+    Signal("gpu_memory_bandwidth_ratio", _G, "ratio", "accelerator", "share of time the memory moved data", "none"),
+    Signal("gpu_memory_used_bytes", _G, "bytes", "accelerator", "device memory in use", "none"),
+    Signal("gpu_memory_total_bytes", _G, "bytes", "accelerator", "device memory", "none"),
+    Signal("gpu_power_watts", _G, "W", "accelerator", "power draw", "none"),
+    Signal("gpu_energy_joules_total", _C, "J", "accelerator", "energy since boot or since the driver loaded", "none"),
+    Signal("gpu_temperature_celsius", _G, "°C", "accelerator", "temperature of the device", "none"),
+    Signal("gpu_clock_hertz", _G, "Hz", "accelerator", "clock of the compute units", "none"),
+    Signal("gpu_throttled_ratio", _G, "ratio", "accelerator", "share of time with the clock held down", "none"),
+    Signal("gpu_error_code", _G, "code", "accelerator", "last error code seen; it stays, so it is no count", "none"),
+    Signal("gpu_errors_total", _C, "events", "accelerator", "errors that the device counted, by code", "none"),
+    Signal("gpu_healthy", _G, "ratio", "accelerator", "1 when the device calls itself healthy, 0 when not", "none"),
+    Signal("gpu_covered_seconds_total", _C, "s", "accelerator", "time between the reads of a device", "none"),
 )
 
 #: made by goodwatch while it reads, on no engine's page
-OWN: Final = frozenset({"up", "covered_seconds_total", "idle_ratio", "restarts_total", "requests_decoding_max", "ttft_top_seconds"})
+OWN: Final = frozenset(
+    {
+        "up",
+        "covered_seconds_total",
+        "idle_ratio",
+        "restarts_total",
+        "requests_decoding_max",
+        "ttft_top_seconds",
+        "gpu_covered_seconds_total",
+    }
+)
 
 CATALOGUE: Final[dict[str, Signal]] = {signal.name: signal for signal in _ALL}
+
+#: told by exporters of accelerators, not by engines; they are kept per device
+ACCELERATOR_SIGNALS: Final = frozenset(s.name for s in _ALL if s.group == "accelerator" and s.name not in OWN)
+
+#: counters that run since a machine booted: the first value that is seen is no increase
+SINCE_BOOT: Final = frozenset({"gpu_energy_joules_total", "gpu_errors_total"})

@@ -8,7 +8,7 @@ their first event), so its first value is its increase.
 
 from dataclasses import dataclass, field
 
-from goodwatch.core.catalogue import CATALOGUE
+from goodwatch.core.catalogue import CATALOGUE, SINCE_BOOT
 from goodwatch.core.model import Histogram, Sample, Scrape, SignalKind
 
 #: process_start_time_seconds is computed from ticks and can move by rounding; a restart moves it by more.
@@ -69,8 +69,11 @@ class Tracker:
             self.values = {}
         increases: list[Increase] = []
         if self.last_s is not None:
-            increases = [self._increase(key, value) for key, value in counters.items()]
+            known = ((k, v) for k, v in counters.items() if k in self.values or k[2] not in SINCE_BOOT)
+            increases = [self._increase(key, value) for key, value in known]
         self.values.update(counters)
+        for key in [k for k in self.values if k[2] in SINCE_BOOT and k not in counters]:
+            del self.values[key]  # a device that comes back was not watched meanwhile
         start, failed = self.last_s, self.failed
         self.last_s, self.failed = scrape.ts, 0
         self.process_start_s = _process_start(gauges) or self.process_start_s
@@ -113,22 +116,20 @@ def counter_increase(before: float | None, now: float) -> float:
 def histogram_increase(before: Histogram | None, now: Histogram) -> Histogram:
     """Gain of a cumulative histogram, itself cumulative; on the shared bounds when the bounds changed.
 
-    A page read while the engine writes can lack an observation in one bucket that it has in another (client_python
-    multiprocess files), so small dents are lifted to keep the increase monotone.
+    A page read while the engine writes can have an observation in its total that its buckets lack: it was counted with
+    the total then, and is not counted again when it reaches its bucket.
     """
     if before is None or now.total < before.total:
         return now
     old = dict(zip(before.le, before.count, strict=True))
-    bounds: list[float] = []
-    gained: list[float] = []
-    highest = 0.0
-    for bound, count in zip(now.le, now.count, strict=True):
-        if bound in old:
-            highest = max(highest, count - old[bound])
-            bounds.append(bound)
-            gained.append(highest)
+    shared = [(bound, count - old[bound]) for bound, count in zip(now.le, now.count, strict=True) if bound in old]
+    gained = [0.0] * len(shared)
+    most = now.total - before.total
+    for i in range(len(shared) - 1, -1, -1):
+        most = min(most, max(0.0, shared[i][1]))
+        gained[i] = most
     total = None if now.sum is None or before.sum is None else max(0.0, now.sum - before.sum)
-    return Histogram(tuple(bounds), tuple(gained), total)
+    return Histogram(tuple(bound for bound, _ in shared), tuple(gained), total)
 
 
 def _split(samples: tuple[Sample, ...]) -> tuple[dict[Key, float | Histogram], list[Sample]]:

@@ -105,6 +105,7 @@ def _nowhere(absence: Absence, note: str) -> Cost:
 
 
 def _sum(windows: list[TargetWindow], signal: str) -> float | None:
-    found = [w.counter(signal) for w in windows]
+    """Tokens of the targets that were read; one that is down is paid for and makes none."""
+    found = [w.counter(signal) for w in windows if (up := w.gauge("up")) is None or up.max > 0]
     known = [v for v in found if v is not None]
     return sum(known) if known and len(known) == len(found) else None

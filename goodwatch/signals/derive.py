@@ -61,6 +61,17 @@ MEANINGS: Final[dict[str, Meaning]] = {
 }
 
 
+#: names that one scrape can already tell; all others need an increase between two
+_FROM_GAUGES: Final = frozenset(
+    {
+        "requests_running", "requests_waiting", "kv_cache_used_ratio", "kv_cache_used_max_ratio", "usd_per_hour",
+        "idle_ratio",
+    }
+)  # fmt: skip
+_FROM_COUNTERS: Final = tuple(name for name in MEANINGS if name not in _FROM_GAUGES)
+_ONE_SCRAPE: Final = "one scrape so far; counts need two"
+
+
 @dataclass(frozen=True, slots=True)
 class Derived:
     """All numbers of one scope in one window; ``goodput`` keeps the counts behind the attainment."""
@@ -97,6 +108,8 @@ def derive(
         **_load(items, seconds),
         **_costs(items, dict(prices), seconds),
     }
+    if not any(w.seconds for w in items):
+        numbers |= {name: Number.none(MEANINGS[name].unit, Absence.NO_DATA, _ONE_SCRAPE) for name in _FROM_COUNTERS}
     return Derived(start_s, end_s, {name: numbers[name] for name in MEANINGS}, goodput, items)
 
 
@@ -112,7 +125,7 @@ def _goodput_numbers(goodput: Goodput | None, limits: Limits, seconds: float) ->
     )
     return {
         "attainment_ratio": _attainment(goodput, limits, note),
-        "goodput_per_s": _good_rate(goodput, limits, seconds),
+        "goodput_per_s": _good_rate(goodput, limits, seconds, note),
         "request_rate_per_s": Number("1/s", Basis.MEASURED, goodput.ended / seconds),
         "unaccounted_per_s": unaccounted,
         "failed_per_s": Number("1/s", Basis.MEASURED, goodput.failed / seconds),
@@ -129,9 +142,11 @@ def _attainment(goodput: Goodput, limits: Limits, note: str) -> Number:
     return Number("ratio", Basis.BOUNDED, bounds=goodput.attainment, note=note)
 
 
-def _good_rate(goodput: Goodput, limits: Limits, seconds: float) -> Number:
+def _good_rate(goodput: Goodput, limits: Limits, seconds: float, note: str) -> Number:
     if not limits.items():
         return Number.none("1/s", Absence.NOT_MEASURABLE, "this service has no latency targets; set services[].slo")
+    if goodput.broken:
+        return Number.none("1/s", Absence.NOT_MEASURABLE, note)
     high = None if goodput.good.high is None else goodput.good.high / seconds
     return Number("1/s", Basis.BOUNDED, bounds=Bounds(goodput.good.low / seconds, high))
 

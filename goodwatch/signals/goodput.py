@@ -7,7 +7,7 @@ before: so counts of the TTFT histogram bound those of ended requests only withi
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from goodwatch.core.engine import Engine
 from goodwatch.core.histogram import count_within
@@ -15,6 +15,7 @@ from goodwatch.core.model import Basis, Bounds, Limits
 from goodwatch.signals.windows import TargetWindow
 
 #: HTTP statuses of requests that the service failed to serve though the caller did nothing wrong (design §4).
+_NO_ARRIVALS = "arrivals are not counted by this engine: attainment is of the requests that ended"
 _FAILED_STATUS = ("status=5", "status=408", "status=429")
 
 
@@ -22,16 +23,23 @@ _FAILED_STATUS = ("status=5", "status=408", "status=429")
 class Ended:
     """Requests that ended in a window.
 
-    ``all`` is the engine's own count; ``done`` bounds those of them that were served to the end. ``failed`` were
-    answered with an error by the server. ``unaccounted`` reached the server and left no trace in the finished
-    counter (client aborts, time-outs); None when the server does not count arrivals.
+    ``all`` is the engine's own count; ``done`` bounds those of them that were served to the end; ``errors`` of them
+    ended with an engine error. ``outside`` were answered with an error or refused, and are not in the finished
+    counter. ``unaccounted`` reached the server and left no trace in that counter (client aborts, time-outs); None when
+    the server does not count arrivals.
     """
 
     all: float
     done: Bounds
-    failed: float
+    errors: float
+    outside: Bounds
     unaccounted: float | None
     cancelled: float  # ended by a cancel that the engine counted (at most)
+
+    @property
+    def lost(self) -> float:
+        """At most so many of ``all`` were not served to the end, though they may be in its histograms."""
+        return self.all - self.done.low
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +88,34 @@ def ended(window: TargetWindow, engine: Engine | None) -> Ended | None:
     else:
         cancelled = aborted
         done = Bounds(total - aborted - errors, total - aborted - errors)
-    answered = [window.counter("http_requests_total", s) or 0.0 for s in _FAILED_STATUS]
-    rejected = window.counter("requests_rejected_total") or 0.0
-    failed = max(sum(answered), rejected, errors)
-    served = window.counter("http_requests_total", "status=2")
-    if served is None:
-        unaccounted = 0.0 if window.counter("http_requests_total") is not None and total == 0 else None
-    else:
-        unaccounted = max(0.0, served - (total - errors))
+    unaccounted = _unaccounted(window, total - errors)
     if unaccounted is None and counts_aborts:
         unaccounted = 0.0
-    return Ended(total, done, failed, unaccounted, cancelled)
+    return Ended(total, done, errors, _outside(window, errors), unaccounted, cancelled)
+
+
+def _unaccounted(window: TargetWindow, served_to_the_end: float) -> float | None:
+    """Requests that were answered and are not in the finished counter; None when the server does not count answers."""
+    served = window.counter("http_requests_total", "status=2")
+    if served is None:
+        return 0.0 if window.counter("http_requests_total") is not None and served_to_the_end == 0 else None
+    return max(0.0, served - served_to_the_end)
+
+
+def _outside(window: TargetWindow, errors: float) -> Bounds:
+    """Requests that failed or were refused and are not in the finished counter.
+
+    An engine error is in the finished counter and may be an HTTP 5xx too, or an event inside a 200 stream. A server
+    that tells status classes (vLLM: "5xx") counts refusals apart, as 4xx or 5xx; one that tells codes has them there.
+    """
+    rejected = window.counter("requests_rejected_total") or 0.0
+    if window.counter("http_requests_total") is None:
+        apart = max(0.0, (window.counter("requests_failed_total") or 0.0) - errors) + rejected
+        return Bounds(apart, apart)
+    answered = sum(window.counter("http_requests_total", s) or 0.0 for s in _FAILED_STATUS)
+    codes = any(p.removeprefix("status=").isdigit() for p in window.parts("http_requests_total"))
+    low = max(0.0, max(answered, rejected) - errors)
+    return Bounds(low, max(answered, rejected) if codes else answered + rejected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +149,15 @@ def goodput(window: TargetWindow, engine: Engine | None, limits: Limits) -> Good
         good = _joint(case, limits, None, notes)
     done_high = count.done.high or 0.0
     good = Bounds(min(good.low, done_high), min(good.high or 0.0, done_high))
-    errors = window.counter("requests_finished_total", "finished_reason=error") or 0.0
-    failed = max(0.0, count.failed - errors)  # an engine error is in the finished counter and in the HTTP one
     if count.unaccounted is None:
-        notes.append("arrivals are not counted by this engine: attainment is of the requests that ended")
-    valid_low = count.all - count.cancelled + failed
-    valid = Bounds(max(valid_low, good.low), count.all + (count.unaccounted or 0.0) + failed)
+        notes.append(_NO_ARRIVALS)
+    valid_low = count.all - count.cancelled + count.outside.low
+    valid = Bounds(
+        max(valid_low, good.low), count.all + (count.unaccounted or 0.0) + (count.outside.high or count.outside.low)
+    )
     broken = (f"{window.target}: {window.broken}",) if window.broken else ()
     return Goodput(
-        count.all, good, valid, count.unaccounted, max(count.failed, failed), broken=broken, notes=tuple(notes)
+        count.all, good, valid, count.unaccounted, count.errors + count.outside.low, broken=broken, notes=tuple(notes)
     )
 
 
@@ -155,7 +180,37 @@ def total(parts: Iterable[Goodput]) -> Goodput | None:
 
 def service_goodput(windows: Iterable[TargetWindow], engines: Mapping[str, Engine], limits: Limits) -> Goodput | None:
     """Goodput of all targets of a service; None when none counts ended requests."""
-    return total(g for w in windows if (g := goodput(w, engines.get(w.engine), limits)) is not None)
+    by_target: dict[str, list[TargetWindow]] = {}
+    for window in windows:
+        by_target.setdefault(window.target, []).append(window)
+    found = [_target_goodput(members, engines, limits) for members in by_target.values()]
+    return total(g for g in found if g is not None)
+
+
+def _target_goodput(windows: list[TargetWindow], engines: Mapping[str, Engine], limits: Limits) -> Goodput | None:
+    """Goodput of one target. Several models share its HTTP counters, which name no model: those count once."""
+    if len(windows) == 1 or windows[0].counter("http_requests_total") is None:
+        return total(g for w in windows if (g := goodput(w, engines.get(w.engine), limits)) is not None)
+    bare = [_without_answers(w) for w in windows]
+    summed = total(g for w in bare if (g := goodput(w, engines.get(w.engine), limits)) is not None)
+    if summed is None:
+        return None
+    counts = [c for w in bare if (c := ended(w, engines.get(w.engine))) is not None]
+    errors = sum(c.errors for c in counts)
+    rejected = sum(w.counter("requests_rejected_total") or 0.0 for w in windows)
+    shared = replace(windows[0], counters={**windows[0].counters, ("requests_rejected_total", ""): rejected})
+    outside, unaccounted = _outside(shared, errors), _unaccounted(shared, summed.ended - errors)
+    valid = Bounds(
+        summed.valid.low + outside.low,
+        (summed.valid.high or 0.0) + (unaccounted or 0.0) + (outside.high or outside.low),
+    )
+    notes = tuple(n for n in summed.notes if n != _NO_ARRIVALS)
+    return replace(summed, valid=valid, unaccounted=unaccounted, failed=errors + outside.low, notes=notes)
+
+
+def _without_answers(window: TargetWindow) -> TargetWindow:
+    shared = ("http_requests_total", "requests_rejected_total", "requests_failed_total")
+    return replace(window, counters={k: v for k, v in window.counters.items() if k[0] not in shared})
 
 
 def in_flight_slack(window: TargetWindow, engine: Engine | None, count: Ended) -> tuple[float | None, float | None]:
@@ -179,10 +234,10 @@ def in_flight_slack(window: TargetWindow, engine: Engine | None, count: Ended) -
     else:
         early = decoding.max if decoding.before is None else decoding.before
         first = window.histogram("ttft_seconds")
-        late = max(0.0, (first.total if first else 0.0) - count.all + early)
-        if count.unaccounted is not None:
-            late = min(late, decoding.last + count.unaccounted)
-        late += count.cancelled
+        late = max(0.0, (first.total if first else 0.0) - count.done.low + early)
+        if count.unaccounted is not None and not window.counter("restarts_total"):
+            # A crash takes requests that had their first token: those are neither in flight nor answered.
+            late = min(late, decoding.last + count.unaccounted + count.lost)
     if engine is not None and engine.ttft_repeats_until and window.histogram("tpot_seconds") is None:
         late += window.counter("preemptions_total") or 0.0  # an old engine, which may observe those again
     return early, late
@@ -224,9 +279,9 @@ def _within(case: _Case, signal: str, limit: float, part: str | None, done: floa
     if signal == "tpot_seconds" and case.engine is not None and case.engine.tpot_skips_single:
         # One output token meets any TPOT target and leaves no observation.
         return Bounds(within.low, high + max(0.0, done - histogram.total))
-    if signal == "e2e_seconds" and case.counts_aborts:
-        return Bounds(within.low - case.count.cancelled, high)
-    return Bounds(within.low, high)
+    if signal == "tpot_seconds" and case.counts_aborts:  # which observe TPOT of finished requests only
+        return Bounds(within.low, high)
+    return Bounds(within.low - case.count.lost, high)
 
 
 def _sum(bounds: Iterable[Bounds]) -> Bounds:

@@ -32,6 +32,9 @@ def step_rows(step: Step, tracker: Tracker, engine: Engine | None) -> list[dict[
     running = [g.value for g in step.gauges if g.signal in ("requests_running", "requests_waiting")]
     if running:
         rows.append(_gauge_row(base, "", "idle_ratio", "", 0.0 if any(running) else 1.0))
+    moved = progress(step, engine)
+    if moved is not None:
+        rows.append(_counter_row(base, "", "progress_total", "", moved))
     rows += _increase_rows(base, step.increases)
     rows += _gauge_rows(base, step.gauges)
     for model in {key[0] for key in tracker.values}:
@@ -47,6 +50,24 @@ def step_rows(step: Step, tracker: Tracker, engine: Engine | None) -> list[dict[
 def rows_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """Rows as a frame of ``MINUTES``; columns that a row lacks are null."""
     return pl.DataFrame(rows, schema=MINUTES, orient="row") if rows else pl.DataFrame(schema=MINUTES)
+
+
+def progress(step: Step, engine: Engine | None) -> float | None:
+    """How much moved that moves while requests run; None when nothing on this page could move before one ends.
+
+    Token counters of some engines step at a request's end, and some observe everything there: standing still through
+    a long generation is their nature.
+    """
+    if engine is None or step.start_s is None:
+        return None
+    live = {"itl_seconds", "realtime_tokens_total"}
+    if not engine.tokens_step_at_finish:
+        live |= {"output_tokens_total", "input_tokens_total"}
+    moved = [i.value for i in step.increases if i.signal in live]
+    if not moved:
+        return None
+    ended = {"requests_finished_total", "e2e_seconds", "ttft_seconds"}
+    return sum(moved) + sum(i.value for i in step.increases if i.signal in ended)
 
 
 def decoding_max(tracker: Tracker, gauges: Iterable[Sample], model: str, engine: Engine | None) -> float | None:
@@ -65,8 +86,9 @@ def decoding_max(tracker: Tracker, gauges: Iterable[Sample], model: str, engine:
     ]
     bounds = [sum(known)] if len(known) == 2 else []
     if engine is not None and engine.finished_counts_aborts:
-        # A waiting request has no first token yet, unless it was retracted; those wait in the batch's own queue.
-        bounds = known[:1]
+        # A waiting request has no first token yet, unless it was retracted.
+        retracted = sum(v for k, v in tracker.values.items() if k[2] == "preemptions_total" and isinstance(v, float))
+        bounds = [known[0] + min(known[1], retracted)] if len(known) == 2 else known[:1]
     else:
         first, ended = (_total(tracker, model, name) for name in ("ttft_seconds", "e2e_seconds"))
         if first is not None and ended is not None:

@@ -89,8 +89,10 @@ def _rank(position: float) -> int:
 
 def _streamed(window: TargetWindow, signal: str) -> str | None:
     """TTFT and TPOT speak of streamed requests where the engine tells which those are (SGLang 0.5.17)."""
-    streamed = "is_streaming=true"
-    return streamed if signal in ("ttft_seconds", "tpot_seconds") and streamed in window.parts(signal) else None
+    if signal not in ("ttft_seconds", "tpot_seconds"):
+        return None
+    told = any(p.startswith("is_streaming=") for p in window.parts(signal))
+    return "is_streaming=true" if told else None
 
 
 def _envelope(window: TargetWindow, engine: Engine | None, signal: str) -> _Envelope | None:
@@ -101,10 +103,9 @@ def _envelope(window: TargetWindow, engine: Engine | None, signal: str) -> _Enve
     if signal == "ttft_seconds":
         return _ttft(window, engine, histogram, count)
     if signal == "tpot_seconds":
-        return _tpot(window, engine, histogram)
-    lost = count.cancelled if engine is not None and engine.finished_counts_aborts else 0.0
-    total = histogram.total
-    return _Envelope(histogram, _less(histogram, lost), total - min(lost, total), total)
+        return _tpot(window, engine, histogram, count)
+    lost, total = min(count.lost, histogram.total), histogram.total
+    return _Envelope(histogram, _less(histogram, lost), total - lost, total)
 
 
 def _ttft(window: TargetWindow, engine: Engine | None, histogram: Histogram, count: Ended) -> _Envelope | None:
@@ -116,8 +117,9 @@ def _ttft(window: TargetWindow, engine: Engine | None, histogram: Histogram, cou
     e2e = window.histogram("e2e_seconds", part)
     most = count.done.high or 0.0
     fewest = count.done.low
-    if part is not None and e2e is not None:
-        most, fewest = min(most, e2e.total), max(0.0, e2e.total - count.cancelled)
+    if part is not None:  # no E2E series of streamed requests yet: none has ended
+        streamed = e2e.total if e2e else 0.0
+        most, fewest = min(most, streamed), max(0.0, streamed - count.cancelled)
     at_most = Histogram(histogram.le, tuple(min(most, c + early) for c in histogram.count))
     if at_most.total < most:  # those of whom no first token was seen are somewhere: at worst above every bound
         at_most = Histogram(at_most.le, (*at_most.count[:-1], most))
@@ -127,18 +129,18 @@ def _ttft(window: TargetWindow, engine: Engine | None, histogram: Histogram, cou
 def _with_carried(at_least: Histogram, window: TargetWindow, engine: Engine | None, count: Ended) -> Histogram:
     """Add ended requests whose first token came before the window where even the slowest of those is counted.
 
-    More ended than had a first token in the window: the rest had theirs before, none later than the highest bucket
+    More ended well than had a first token in the window: the rest had theirs before, none later than the highest bucket
     that was in use by then.
     """
     top, first = window.gauge("ttft_top_seconds"), window.histogram("ttft_seconds")
     if top is None or top.before is None or first is None or (engine is not None and engine.finished_counts_aborts):
         return at_least
-    carried = max(0.0, count.all - first.total)
+    carried = max(0.0, count.done.low - first.total)
     counts = (c + carried if b >= top.before else c for b, c in zip(at_least.le, at_least.count, strict=True))
     return Histogram(at_least.le, tuple(counts))
 
 
-def _tpot(window: TargetWindow, engine: Engine | None, histogram: Histogram) -> _Envelope:
+def _tpot(window: TargetWindow, engine: Engine | None, histogram: Histogram, count: Ended) -> _Envelope:
     """Requests of two tokens or more: an engine that observes 0 for one token has those in its first bucket."""
     if engine is not None and engine.tpot_skips_single:
         return _Envelope(histogram, histogram, histogram.total, histogram.total)
@@ -147,8 +149,10 @@ def _tpot(window: TargetWindow, engine: Engine | None, histogram: Histogram) -> 
     most_single = min(histogram.count[0], histogram.count[0] if single is None else single)
     if single is not None:
         exact = _less(histogram, most_single)
-        return _Envelope(exact, exact, exact.total, exact.total)
-    return _Envelope(histogram, _less(histogram, most_single), histogram.total - most_single, histogram.total)
+        lost = min(count.lost, exact.total)
+        return _Envelope(exact, _less(exact, lost), exact.total - lost, exact.total)
+    lost = min(most_single + count.lost, histogram.total)
+    return _Envelope(histogram, _less(histogram, lost), histogram.total - lost, histogram.total)
 
 
 def _less(histogram: Histogram, lost: float) -> Histogram:

@@ -9,12 +9,6 @@ from goodwatch.signals.windows import TargetWindow
 
 #: A pool fuller than this leaves no room for another long request; vLLM and SGLang start to preempt near full.
 _FULL_RATIO = 0.95
-#: Any of these moving means that the engine makes progress. Token counters of engines that step at request end
-#: stand still through a long generation, so the per-token histograms and live counters are asked too.
-_PROGRESS = (
-    "output_tokens_total", "input_tokens_total", "realtime_tokens_total", "requests_finished_total",
-)  # fmt: skip
-_PROGRESS_HISTOGRAMS = ("itl_seconds", "ttft_seconds", "e2e_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,9 @@ def _binding(window: TargetWindow, limits: Sequence[Limit]) -> Limit | None:
     if preempted:
         kv = by_name.get("kv_cache")
         return Limit(
-            "kv_cache", kv.used_ratio if kv else None, f"{preempted:.0f} preemptions: requests lost their KV space"
+            "kv_cache",
+            kv.used_ratio if kv else None,
+            f"{preempted:.0f} preemption{'s' * (preempted != 1)}: requests lost their KV space",
         )
     waiting = window.gauge("requests_waiting")
     if waiting is None or waiting.mean < 1:
@@ -124,7 +120,7 @@ def _stall(target: str, steps: pl.DataFrame, intervals: int) -> Stall | None:
 def _stands_still(one: pl.DataFrame) -> bool:
     if _gauge(one, "up") != 1.0 or _gauge(one, "requests_running") + _gauge(one, "requests_waiting") < 1:
         return False
-    moving = one.filter(pl.col("signal").is_in((*_PROGRESS, *_PROGRESS_HISTOGRAMS)))
+    moving = one.filter(pl.col("signal") == "progress_total")
     return moving.height > 0 and float(moving["increase"].sum()) == 0.0
 
 

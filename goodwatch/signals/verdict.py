@@ -1,5 +1,6 @@
 """What is wrong with a service, in one line that is kind to someone awake at 3 am. Pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -80,10 +81,10 @@ def _missed(
     low, high = attainment.bounds.low, attainment.bounds.high
     why = _why(derived, limits, saturations)
     if high < objective:
-        share = f"{high:.1%}" if high - low < 0.005 else f"between {low:.0%} and {high:.1%}"
-        return Verdict("bad", f"only {share} of requests meet the target, {objective:.4g} is the objective{why}")
+        share = _share(low, high)
+        return Verdict("bad", f"only {share} of requests meet the target, the objective is {objective * 100:g} %{why}")
     if low < objective and why:
-        return Verdict("warning", f"between {low:.1%} and {high:.1%} of requests meet the target{why}")
+        return Verdict("warning", f"{_share(low, high)} of requests meet the target{why}")
     return None
 
 
@@ -128,3 +129,9 @@ def _calm(derived: Derived, objective: float | None) -> Verdict:
             "good", f"nothing stands out; attainment between {low:.1%} and {high or 0:.1%}, too wide to prove it"
         )
     return Verdict("good", "meets its objective")
+
+
+def _share(low: float, high: float) -> str:
+    """An interval of a share, its ends rounded outwards as on the pages."""
+    ends = math.floor(round(low * 1000, 6)) / 10, math.ceil(round(high * 1000, 6)) / 10
+    return f"{ends[1]:g} %" if ends[0] == ends[1] else f"{ends[0]:g} to {ends[1]:g} %"
