@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from goodwatch.core.catalogue import CATALOGUE
+from goodwatch.core.catalogue import ACCELERATOR_SIGNALS, CATALOGUE
 from goodwatch.core.counter import Increase, Step, Tracker
 from goodwatch.core.engine import Engine
 from goodwatch.core.histogram import merged
@@ -87,12 +87,17 @@ def decoding_max(tracker: Tracker, gauges: Iterable[Sample], model: str, engine:
     bounds = [sum(known)] if len(known) == 2 else []
     if engine is not None and engine.finished_counts_aborts:
         # A waiting request has no first token yet, unless it was retracted.
-        retracted = sum(v for k, v in tracker.values.items() if k[2] == "preemptions_total" and isinstance(v, float))
+        retracted = sum(
+            v
+            for k, v in tracker.values.items()
+            if (k[0], k[2]) == (model, "preemptions_total") and isinstance(v, float)
+        )
         bounds = [known[0] + min(known[1], retracted)] if len(known) == 2 else known[:1]
     else:
         first, ended = (_total(tracker, model, name) for name in ("ttft_seconds", "e2e_seconds"))
         if first is not None and ended is not None:
-            bounds.append(max(0.0, first - ended))
+            # Requests that failed may have ended without a first token: they must not hide others that decode.
+            bounds.append(max(0.0, first - max(0.0, ended - _failed(tracker, model))))
     return min(bounds) if bounds else None
 
 
@@ -162,7 +167,7 @@ def _whole(frame: pl.DataFrame) -> pl.DataFrame:
 def _increase_rows(base: Mapping[str, Any], increases: Iterable[Increase]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str, str], list[Increase]] = {}
     for one in increases:
-        groups.setdefault((one.model, one.signal, one.part), []).append(one)
+        groups.setdefault((one.model, one.signal, _part(one)), []).append(one)
     rows: list[dict[str, Any]] = []
     for (model, signal, part), members in groups.items():
         whole = merged(m.histogram for m in members if m.histogram is not None)
@@ -175,6 +180,13 @@ def _increase_rows(base: Mapping[str, Any], increases: Iterable[Increase]) -> li
     return rows
 
 
+def _part(one: Increase | Sample) -> str:
+    """The part of a row. Ranks of an engine fold into one row, devices do not: each stays apart as a part."""
+    if one.signal not in ACCELERATOR_SIGNALS:
+        return one.part
+    return ",".join(filter(None, (one.rank, one.part)))
+
+
 def _histogram_cells(whole: Histogram) -> dict[str, Any]:
     return {"increase": whole.total, "sum": whole.sum, "le": list(whole.le), "count": list(whole.count)}
 
@@ -182,7 +194,7 @@ def _histogram_cells(whole: Histogram) -> dict[str, Any]:
 def _gauge_rows(base: Mapping[str, Any], gauges: Iterable[Sample]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str, str], list[Sample]] = {}
     for g in gauges:
-        groups.setdefault((g.model, g.signal, g.part), []).append(g)
+        groups.setdefault((g.model, g.signal, _part(g)), []).append(g)
     capacity = {
         (s.model, s.rank): s.value for (_, n, _), m in groups.items() if n == "kv_cache_capacity_tokens" for s in m
     }
@@ -213,6 +225,14 @@ def _gauge_row(base: Mapping[str, Any], model: str, signal: str, part: str, valu
 
 def _counter_row(base: Mapping[str, Any], model: str, signal: str, part: str, value: float) -> dict[str, Any]:
     return {**base, "model": model, "signal": signal, "part": part, "kind": "counter", "increase": value}
+
+
+def _failed(tracker: Tracker, model: str) -> float:
+    parts = ("finished_reason=error", "finished_reason=abort")
+    values = (
+        v for k, v in tracker.values.items() if (k[0], k[2]) == (model, "requests_finished_total") and k[3] in parts
+    )
+    return sum(v for v in values if isinstance(v, float))
 
 
 def _total(tracker: Tracker, model: str, signal: str) -> float | None:

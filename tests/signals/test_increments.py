@@ -144,3 +144,12 @@ def test_ranks_with_unlike_bounds_are_added_on_the_shared_ones() -> None:
 
 def _counter(value: float) -> Sample:
     return Sample(0.0, "t", "s", "m", "vllm", "", "", "output_tokens_total", "", value)
+
+
+def test_requests_that_failed_before_their_first_token_do_not_hide_those_that_decode() -> None:
+    """They are in the finished counter and in E2E, and were never in TTFT: first tokens minus ended falls short."""
+    failing = tuple(Request(0, prefill_ms=500, fails_ms=100) for _ in range(3))
+    decoding = (Request(1_000, prefill_ms=100, tokens=12, gap_ms=1_000), Request(1_500, tokens=12, gap_ms=1_000))
+    run = Run(Simulated("vllm", (*failing, *decoding)), ((0, False), (5_000, False)), 0, 5_000)
+    most = run.rows().filter((pl.col("signal") == "requests_decoding_max") & (pl.col("minute_s") == 5.0))["last"]
+    assert most.to_list() == [2.0]  # two have their first token and are not done
