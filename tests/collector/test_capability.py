@@ -13,7 +13,7 @@ from collector.engines.triton_trtllm import ENGINE as TRITON
 from collector.engines.trtllm import ENGINE as TRTLLM
 from collector.engines.vllm import ENGINE as VLLM
 from collector.pipeline import TargetReader
-from goodwatch.core.catalogue import CATALOGUE, OWN
+from goodwatch.core.catalogue import ACCELERATOR_SIGNALS, CATALOGUE, OWN
 from goodwatch.core.model import Limits, SignalStatus, Target
 from tests.collector.engines.pages import body
 
@@ -47,7 +47,7 @@ def codes(of: Capability) -> set[str]:
 
 def test_every_signal_of_the_catalogue_has_a_status_and_a_reason_when_it_is_absent() -> None:
     found = report(body("vllm_0_32_0"))
-    assert {s.name for s in found.signals} == set(CATALOGUE) - OWN
+    assert {s.name for s in found.signals} == set(CATALOGUE) - OWN - ACCELERATOR_SIGNALS
     assert sum(found.counts.values()) == len(found.signals)
     assert all(s.why and s.number is None for s in found.signals if s.status is SignalStatus.ABSENT)
     assert all(s.source and s.value for s in found.signals if s.status is not SignalStatus.ABSENT)
@@ -214,8 +214,8 @@ def test_a_router_that_is_pinned_or_relayed_with_an_engine_is_read_with_a_warnin
     [
         ("", "empty"),
         ("up 1\n", "unknown_engine"),
-        ("llamacpp:requests_processing 1\n", "neighbour"),
-        ("vllm_router_requests_total 1\n", "neighbour"),
+        ("DCGM_FI_DEV_GPU_UTIL 1\n", "neighbour"),
+        ("npu_chip_info_utilization 1\n", "neighbour"),
         ("process_start_time_seconds 1.7e9\n", "metrics_off"),
     ],
 )

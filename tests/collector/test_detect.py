@@ -6,16 +6,22 @@ from collections.abc import Mapping
 import pytest
 
 from collector.detect import Version, engine_of, fits, version_key, version_of
+from collector.engines.dynamo_worker import ENGINE as DYNAMO_WORKER
+from collector.engines.llamacpp import ENGINE as LLAMACPP
 from collector.engines.sglang import ENGINE as SGLANG
+from collector.engines.sglang_router import ENGINE as SGLANG_ROUTER
 from collector.engines.triton_trtllm import ENGINE as TRITON
 from collector.engines.trtllm import ENGINE as TRTLLM
 from collector.engines.vllm import ENGINE as VLLM
+from collector.engines.vllm_router import ENGINE as VLLM_ROUTER
 from collector.exposition import parse
 from collector.families import Families
 from goodwatch.core.engine import Engine
 from tests.collector.engines.pages import body, families
 
-ENGINES: Mapping[str, Engine] = {e.name: e for e in (VLLM, SGLANG, TRTLLM, TRITON)}
+ENGINES: Mapping[str, Engine] = {
+    e.name: e for e in (VLLM, SGLANG, TRTLLM, TRITON, LLAMACPP, VLLM_ROUTER, SGLANG_ROUTER, DYNAMO_WORKER)
+}
 
 
 def named(*names: str) -> Families:
@@ -56,10 +62,11 @@ def test_an_engine_is_known_by_its_names(page: str, engine: str) -> None:
         ("trtllm:request_success_total", "trtllm"),  # as Dynamo spells it
         ("nv_trt_llm_request_metrics", "triton_trtllm"),
         ("vllm:a_family_of_tomorrow", "vllm"),
-        ("vllm_router_requests_total", ""),
-        ("sgl_router_requests_total", ""),
-        ("smg_requests_total", ""),
-        ("llamacpp:requests_processing", ""),
+        ("vllm_router_requests_total", "vllm_router"),  # the longest prefix owns a name
+        ("sgl_router_requests_total", "sglang_router"),
+        ("smg_router_requests_total", "sglang_router"),
+        ("llamacpp:requests_processing", "llamacpp"),
+        ("DCGM_FI_DEV_GPU_UTIL", ""),
         ("nv_inference_request_success", ""),
         ("process_start_time_seconds", ""),
         ("my_vllm:num_requests_running", ""),
@@ -72,6 +79,11 @@ def test_one_name_is_enough_and_a_neighbour_is_no_engine(name: str, engine: str)
 def test_the_engine_with_most_families_wins_on_a_relayed_page() -> None:
     page = named("vllm:num_requests_running", "sglang:num_running_reqs", "sglang:num_queue_reqs")
     assert engine_name(page) == "sglang"
+
+
+def test_an_engine_comes_before_the_worker_that_passes_its_metrics_through() -> None:
+    page = named("dynamo_component_requests_total", "dynamo_component_inflight_requests", "vllm:num_requests_running")
+    assert engine_name(page) == "vllm"
 
 
 def test_a_page_that_only_names_its_families_is_known() -> None:
