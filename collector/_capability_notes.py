@@ -33,11 +33,13 @@ def remarks(understood: Understood, limits: Limits, now_s: float | None) -> tupl
     engine, reading = understood.engine, understood.reading
     if engine is None or reading is None:
         return (*_problems(understood), *_router(understood), *_stranger(understood))
+    if engine.role == "accelerator":  # collector.accelerators says the rest
+        return tuple(_problems(understood))
     found = reading.resolved
     every = [
         *_problems(understood), *_router(understood), *_switched_off(understood, engine), *_targets(found, limits),
         *_ranks(found, engine), *_names(found), *_roles(understood, engine), *_semantics(found, engine),
-        *_completeness(understood, found), *_capacity(found), *_start(found, now_s),
+        *_completeness(understood, found), *_capacity(found), *_start(found, now_s), *_layer(engine),
     ]  # fmt: skip
     return tuple(sorted(every, key=lambda r: r.level != "warning"))
 
@@ -188,12 +190,23 @@ def _semantics(found: Mapping[str, Resolved], engine: Engine) -> Iterable[Remark
         yield Remark(
             "finished_counts_aborts", "note", "Aborted requests are in the finished counter and the E2E histogram."
         )
-    elif "e2e_seconds" in found and not engine.finished_counts_aborts:
+    elif "e2e_seconds" in found and not engine.finished_counts_aborts and engine.role == "engine":
         yield Remark(
             "survivors", "note",
             "Requests that the client dropped leave no entry in the finished counter and the latency histograms: "
             "those show survivors. goodwatch counts the missing from HTTP responses where the page has them.",
         )  # fmt: skip
+
+
+def _layer(engine: Engine) -> Iterable[Remark]:
+    if engine.role not in ("worker", "router", "gateway"):
+        return
+    what = "is the process around an engine" if engine.role == "worker" else f"is a {engine.role}, not an engine"
+    yield Remark(
+        "layer", "note",
+        f"{engine.title} {what}: it sees the same requests as the engines behind it. A service that has both is summed "
+        "from the engines; this page's numbers stay with this target.",
+    )  # fmt: skip
 
 
 def _completeness(understood: Understood, found: Mapping[str, Resolved]) -> Iterable[Remark]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from collector._capability_notes import Remark, moment, remarks
+from collector.accelerators._report import DeviceReport, device_remarks, device_reports
 from collector.detect import fits
 from collector.normalise import Resolved, Value
 from collector.pipeline import Understood
-from goodwatch.core.catalogue import CATALOGUE, OWN, Signal
+from goodwatch.core.catalogue import ACCELERATOR_SIGNALS, CATALOGUE, OWN, Signal
 from goodwatch.core.engine import Absent, Engine
 from goodwatch.core.histogram import INF, mean, merged, quantile
 from goodwatch.core.model import Histogram, Limits, SignalKind, SignalStatus
@@ -53,6 +54,7 @@ class Capability:
     remarks: tuple[Remark, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
     unknown_families: int = 0
+    devices: tuple[DeviceReport, ...] = ()  # of an accelerator exporter
 
     @property
     def counts(self) -> dict[SignalStatus, int]:
@@ -67,17 +69,23 @@ def capability(understood: Understood, limits: Limits | None = None, *, now_s: f
         return Capability(
             "", "", "", "no known engine", (), page.format, len(page.samples), (), remarks(understood, Limits(), now_s)
         )
+    of_devices = engine.role == "accelerator"
     signals = tuple(
         _report(signal, reading.resolved.get(signal.name), understood, engine)
         for signal in CATALOGUE.values()
-        if signal.name not in OWN
+        if signal.name not in OWN and (signal.name in ACCELERATOR_SIGNALS) == of_devices
     )
     found = remarks(understood, limits or Limits(), now_s)
+    devices: tuple[DeviceReport, ...] = ()
+    if of_devices:
+        devices = device_reports(reading, understood.families, engine.name)
+        told = device_remarks(reading, understood.families, engine.name)
+        found = tuple(sorted((*found, *told), key=lambda r: r.level != "warning"))
     known = {f.name for f in understood.families}
     used = {r.wire for r in reading.resolved.values()}
     return Capability(
         engine.name, engine.title, understood.version.text, understood.version.basis, reading.models, page.format,
-        len(page.samples), signals, found, dict(reading.facts), len(known - used),
+        len(page.samples), signals, found, dict(reading.facts), len(known - used), devices,
     )  # fmt: skip
 
 

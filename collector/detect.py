@@ -7,7 +7,7 @@ from typing import Final
 
 from collector._exposition_json import PREFIX as JSON_PREFIX
 from collector.families import Families, family_key
-from collector.neighbours import is_neighbour_key, is_only_router
+from collector.neighbours import is_only_router
 from goodwatch.core.engine import Engine
 
 _RELEASE: Final = re.compile(r"\d+(?:\.\d+)*")
@@ -53,21 +53,26 @@ def version_key(version: str) -> tuple[int, ...]:
 def engine_of(families: Families, engines: Mapping[str, Engine]) -> Engine | None:
     """The engine whose families are most on the page; None when no known prefix is there.
 
-    A page that an agent relays can carry several; most families wins, ties go to the first by name. A router that
-    re-exports an engine's names is no engine.
+    The longest prefix owns a family: ``vllm_router_`` is not vLLM's. A page that an agent relays, or a worker that
+    passes its engine's metrics through, can carry several: an engine comes before what stands around it, then most
+    families win, then the first by name. A router that re-exports an engine's names is no engine.
     """
     if is_only_router(families):
         return None
-    keys = [key for f in families if not is_neighbour_key(key := family_key(f.name))]
+    owners = sorted((-len(p), family_key(p), name) for name in engines for p in engines[name].prefixes)
     found: dict[str, int] = {}
-    for name in sorted(engines):
-        prefixes = tuple(family_key(p) for p in engines[name].prefixes)
+    for family in families:
+        key = family_key(family.name)
+        name = next((n for _, prefix, n in owners if key.startswith(prefix)), None)
         # Any JSON gets our own spelling: only statistics that a table reads tell of an engine.
-        read = {family_key(s.metric) for listed in engines[name].signals.values() for s in listed}
-        count = sum(key.startswith(prefixes) and (key in read or not key.startswith(_JSON_KEY)) for key in keys)
-        if count:
-            found[name] = count
-    return engines[max(found, key=lambda n: found[n])] if found else None
+        if name is not None and (not key.startswith(_JSON_KEY) or key in _read(engines[name])):
+            found[name] = found.get(name, 0) + 1
+    first = sorted(found, key=lambda n: (engines[n].role != "engine", -found[n], n))
+    return engines[first[0]] if first else None
+
+
+def _read(engine: Engine) -> set[str]:
+    return {family_key(source.metric) for listed in engine.signals.values() for source in listed}
 
 
 def version_of(families: Families, engine: Engine) -> Version:

@@ -1,4 +1,4 @@
-"""Exposers beside the engines, by the names that tell them apart: what such a page is, and where to look instead."""
+"""Pages that no table reads, by the names that tell them apart: what such a page is, and where to look instead."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -16,16 +16,9 @@ class Neighbour:
 
 
 _NEIGHBOURS: Final = (
-    Neighbour(("llamacpp:",), "llama.cpp server", "It has no histograms, so no latency quantile; it is not read yet."),
-    Neighbour(("lmdeploy:",), "LMDeploy", "It is not read yet."),
-    Neighbour(("tgi_",), "Text Generation Inference", "It is not read yet."),
-    Neighbour(("dynamo_",), "NVIDIA Dynamo", "It is not read yet; scrape the engines' own ports."),
-    Neighbour(("smg_", "sgl_router_"), "SGLang router", "Scrape the engines, not the router, for engine health."),
-    Neighbour(("vllm_router_",), "vLLM router", "Scrape the engines, not the router, for engine health."),
-    Neighbour(("inference_extension_", "inference_objective_", "inference_pool_"), "llm-d endpoint picker",
-              "Scrape the engines, not the picker, for engine health."),
-    Neighbour(("litellm_",), "LiteLLM proxy", "It is not read yet; it sees requests, not engines."),
-    Neighbour(("DCGM_",), "NVIDIA DCGM exporter", "It tells of GPUs, not of requests; it is not read yet."),
+    Neighbour(("DCGM_",), "NVIDIA DCGM exporter", "It tells of GPUs, not of requests: list it under accelerators instead of targets."),
+    Neighbour(("npu_chip_info_", "container_npu_"), "Ascend NPU exporter",
+              "It tells of NPUs, not of requests: list it under accelerators instead of targets."),
 )  # fmt: skip
 
 #: families that only the production-stack router makes, under the engine's own prefix
@@ -34,7 +27,6 @@ ROUTER_FAMILIES: Final = (
     "vllm:avg_decoding_length", "vllm:avg_latency", "vllm:avg_itl",
 )  # fmt: skip
 _ROUTER_KEYS: Final = frozenset(map(family_key, ROUTER_FAMILIES))
-_NEIGHBOUR_KEYS: Final = tuple(family_key(p) for one in _NEIGHBOURS for p in one.prefixes)
 
 
 def neighbour_of(families: Families) -> Neighbour | None:
@@ -45,11 +37,6 @@ def neighbour_of(families: Families) -> Neighbour | None:
         if any(key.startswith(prefixes) for key in keys):
             return one
     return None
-
-
-def is_neighbour_key(key: str) -> bool:
-    """True for a family of a neighbour whose prefix begins like an engine's (``vllm_router_``)."""
-    return key.startswith(_NEIGHBOUR_KEYS)
 
 
 def is_router(families: Families) -> bool:

@@ -100,7 +100,7 @@ def _resolve(name: str, source: Source, families: Families, engine: Engine) -> R
         return None
     groups: dict[tuple[str, str, str], list[tuple[Series, float | Histogram]]] = {}
     for one, value in pairs:
-        key = (_model(one, engine), _rank(one, engine), _part(one, source))
+        key = (_model(one, engine), rank_of(one, engine), _part(one, source))
         groups.setdefault(key, []).append((one, value))
     repeated, unlike = 1, False
     values: list[Value] = []
@@ -140,6 +140,8 @@ def _value(
 def _computed(series: Series, source: Source, families: Families, engine: Engine) -> float | None:
     """The value of a series with the families that are added to, taken from, or scale it; None when one is missing."""
     value = series.value
+    if not all(_partners(series, metric, families, engine) for metric in source.needs):
+        return None
     for metric, sign in (*((m, 1.0) for m in source.plus), *((m, -1.0) for m in source.minus)):
         value += sign * sum(s.value for s in _partners(series, metric, families, engine))
     for metric in source.times:
@@ -210,8 +212,12 @@ def _model(series: Series, engine: Engine) -> str:
     return next((series.labels[label] for label in engine.model_labels if series.labels.get(label)), "")
 
 
-def _rank(series: Series, engine: Engine) -> str:
-    return ",".join(f"{label}={series.labels[label]}" for label in engine.sum_labels if series.labels.get(label))
+def rank_of(series: Series, engine: Engine) -> str:
+    """Which of several engines or devices on one page a series belongs to; "" when its labels do not say."""
+    found = [(label, series.labels[label]) for label in engine.sum_labels if series.labels.get(label)]
+    if engine.rank_as is not None and found:
+        return f"{engine.rank_as}={'/'.join(value for _, value in found)}"
+    return ",".join(f"{label}={value}" for label, value in found)
 
 
 def _part(series: Series, source: Source) -> str:

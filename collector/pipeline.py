@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from collector.detect import Version, engine_of, version_of
 from collector.exposition import Parser
@@ -27,6 +28,27 @@ class Understood:
     detected: Engine | None = None
 
 
+_NOTHING: Final = Version("", "", "no known engine")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the series of the last page told, values aside: the next page mostly has the same."""
+
+    page: Page
+    detected: Engine | None
+    by_names: Version
+
+    def same(self, page: Page) -> bool:
+        """Whether a page has the same series in the same order. The parser hands out one label set a series."""
+        mine, theirs = self.page.samples, page.samples
+        return (
+            len(mine) == len(theirs)
+            and len(self.page.types) == len(page.types)
+            and all(a.labels is b.labels and a.name == b.name for a, b in zip(mine, theirs, strict=True))
+        )
+
+
 @dataclass(slots=True)
 class TargetReader:
     """Reads the pages of one target; keeps the parser's cache of its series.
@@ -38,17 +60,25 @@ class TargetReader:
     engines: Mapping[str, Engine]
     told_version: str = ""
     parser: Parser = field(default_factory=Parser)
+    _seen: "_Seen | None" = None
 
     def understand(self, body: bytes | str, content_type: str | None) -> Understood:
         """Parse and resolve one body. Raises ``PageTooLarge`` as the parser does."""
-        page = self.parser.parse(body, content_type=content_type)
+        return self.understand_page(self.parser.parse(body, content_type=content_type))
+
+    def understand_page(self, page: Page) -> Understood:
+        """Resolve a page that was read elsewhere."""
         families = Families(page)
         pinned = self.engines.get(self.target.engine) if self.target.engine else None
-        detected = engine_of(families, self.engines)
+        if self._seen is None or not self._seen.same(page):
+            detected = engine_of(families, self.engines)
+            named = pinned or detected
+            self._seen = _Seen(page, detected, version_of(families, named) if named else _NOTHING)
+        detected = self._seen.detected
         engine = pinned or detected
         if engine is None:
-            return Understood(page, families, None, Version("", "", "no known engine"), None)
-        version = self._version(families, engine)
+            return Understood(page, families, None, _NOTHING, None)
+        version = self._version(self._seen.by_names)
         reading = read(families, engine, pinned=pinned is not None)
         return Understood(page, families, engine, version, reading, detected)
 
@@ -82,11 +112,11 @@ class TargetReader:
             ", ".join(reading.models), facts,
         )  # fmt: skip
 
-    def _version(self, families: Families, engine: Engine) -> Version:
+    def _version(self, by_names: Version) -> Version:
         for version, basis in (
             (self.target.engine_version, "set in the configuration"),
             (self.told_version, "told by the engine"),
         ):
             if version:
                 return Version(version, version, basis)
-        return version_of(families, engine)
+        return by_names

@@ -55,6 +55,7 @@ _NOT_FOUND: Final = {
     "vllm": "vLLM serves /metrics on its API port; a gateway or --root-path may add a prefix",
     "sglang": "SGLang serves metrics only with --enable-metrics",
     "trtllm": "TensorRT-LLM serves Prometheus metrics at /prometheus/metrics, and only with return_perf_metrics",
+    "accelerator": "DCGM's exporter serves /metrics on port 9400, AMD's on 5000, Ascend's on 8082",
     "triton_trtllm": "Triton serves metrics on a port of its own, 8002 unless --metrics-port says otherwise",
 }
 _NOT_FOUND_ANY: Final = f"{_NOT_FOUND['sglang']}; {_NOT_FOUND['trtllm']}"
@@ -120,7 +121,7 @@ async def _get(session: Session, spec: TargetSpec, progress: _Progress) -> tuple
             if response.status == 200:  # as Prometheus: any other status has no metrics
                 return await read_body(response, options.body_limit_bytes), response.headers.get("Content-Type", "")
             if response.status not in _MOVED:
-                raise FetchError("http_status", _status_text(progress, spec.target.engine))
+                raise FetchError("http_status", _status_text(progress, spec.target.engine or spec.target.kind))
             new = _moved_to(progress.url, response, follow=options.follow_redirects, hop=hop)
         # Once elsewhere the credentials stay home, even when the way leads back.
         progress.trusted = progress.trusted and _origin(new) == home

@@ -157,6 +157,7 @@ class FileSD:
 
     A broken file keeps the targets of its last good reading and is named in ``problems``; other files go on. A file
     that is gone takes its targets with it, as in Prometheus. A single bad target is left out and named.
+    One ``collector.discovery.port.Discovery``.
 
     ``files`` are paths or globs, ``engines`` the engine names that ``goodwatch_engine`` may take (empty: any).
     """
@@ -168,7 +169,9 @@ class FileSD:
         defaults: Defaults | None = None,
         refresh_s: float = 30.0,
         engines: Collection[str] = (),
+        name: str = "file_sd",
     ) -> None:
+        self.name = name
         self._patterns = tuple(files)
         self._defaults = defaults or Defaults()
         self._engines = tuple(engines)
@@ -176,6 +179,7 @@ class FileSD:
         self._files: dict[str, _File] = {}
         self._unmatched: tuple[str, ...] = ()
         self._reading = asyncio.Lock()
+        self._told: dict[str, str] = {}
 
     @property
     def targets(self) -> tuple[TargetSpec, ...]:
@@ -193,6 +197,10 @@ class FileSD:
         async with self._reading:
             before = self.targets
             self._files, self._unmatched = await asyncio.to_thread(self._scan, self._files)
+            self._told, told = self.problems, self._told
+            for path, problem in self._told.items():
+                if told.get(path) != problem:
+                    log.warning("discovery", extra={"discovery": self.name, "at": path, "problem": problem})
             return self.targets != before
 
     async def run(self, on_change: Callable[[tuple[TargetSpec, ...]], None]) -> None:

@@ -34,6 +34,7 @@ class SelfMetrics:
         self._store_errors = self._counter("store_errors", "times that the store could not keep or read data")
         self._refused = self._counter("refused_input", "input that was refused by a limit or a rule", "reason")
         self._auth_failures = self._counter("auth_failures", "requests that were refused for want of a right", "reason")
+        self._discovery = self._counter("discovery_failures", "looks for targets that failed", "discovery", "reason")
         self._dropped = self._counter("dropped_samples", "derived samples left out of this page by its limit")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -55,6 +56,10 @@ class SelfMetrics:
     def auth_failed(self, reason: str) -> None:
         """A request was refused for want of a right; ``reason`` is one of ``goodwatch.api.auth.REASONS``."""
         self._auth_failures.labels(reason).inc()
+
+    def discovery_failed(self, discovery: str, reason: str) -> None:
+        """A look for targets failed; ``discovery`` is its place in the configuration, ``reason`` is stable."""
+        self._discovery.labels(discovery, reason).inc()
 
     def dropped(self, n: int) -> None:
         """``n`` derived samples did not fit on a page."""

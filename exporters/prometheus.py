@@ -118,4 +118,5 @@ _OWN_LABELS: Final = {
     "goodwatch_scrapes": "reason",
     "goodwatch_refused_input": "reason",
     "goodwatch_auth_failures": "reason",
+    "goodwatch_discovery_failures": "discovery, reason",
 }

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,34 @@ def serve(file: Path) -> None:
 
 
 @main.command()
+@click.option("-c", "--config", "file", type=click.Path(path_type=Path), required=True, help="Configuration file.")
+@click.option("--from", "begin", required=True, metavar="TIME", help="-7d, 2026-01-31 or 2026-01-31T08:00:00Z.")
+@click.option("--to", "end", default="now", show_default=True, metavar="TIME", help="As --from.")
+@click.option("--every", metavar="TIME", help="Take one scrape in this time, as 60s; quicker over a long range.")
+def backfill(file: Path, begin: str, end: str, every: str | None) -> None:
+    """Fill the store with the past, read from the Prometheus entries of the configuration.
+
+    \b
+    Raw samples are read and go through the same tables as a scrape. Running it again changes nothing.
+    The service must not run on the same data_dir meanwhile.
+    Exit codes: 0 read, 1 nothing there, a part missing or no answer, 2 something must be mended.
+    \b
+    Example:
+      goodwatch backfill -c goodwatch.yaml --from -7d
+    """
+    from goodwatch.app.backfilling import run
+
+    with _operator_errors():
+        filled = run(file, begin, end, every=every, environ=os.environ, say=partial(click.echo, err=True))
+        for one in filled:
+            told = f"{one.scrapes} scrapes, {one.failed} failed, {one.minutes} minutes"
+            click.echo(f"{one.target} ({one.service}): {told}")
+            for note in one.notes:
+                click.echo(f"  {note}")
+        sys.exit(0 if filled and not any(one.notes for one in filled) else 1)
+
+
+@main.command()
 @click.option("--listen", default="127.0.0.1:9470", show_default=True, help="Address of the pages.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where to keep data; a temporary folder without it.")
 def demo(listen: str, data_dir: Path | None) -> None:
@@ -220,6 +249,46 @@ def demo(listen: str, data_dir: Path | None) -> None:
 
     with _operator_errors():
         asyncio.run(run_demo(listen, data_dir, say=click.echo))
+
+
+@main.group()
+def engine() -> None:
+    """The engines, routers and gateways that goodwatch reads, and first tables of new ones."""
+
+
+@engine.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def list_engines(*, as_json: bool) -> None:
+    """Every engine that is known: name, role, versions, number of signals, how it is recognised."""
+    from goodwatch.app.drafting import engine_lines, engine_rows
+    from goodwatch.app.engines import known_engines
+
+    known = known_engines()
+    if as_json:
+        click.echo(json.dumps(engine_rows(known), indent=2))
+    else:
+        click.echo("\n".join(engine_lines(known)))
+
+
+@engine.command("draft")
+@click.argument("source")
+@click.option("--name", help="Name of the engine and of its module; else from the prefix of its series.")
+def draft_engine(source: str, *, name: str | None) -> None:
+    """Write a first engine module from a metrics page to standard output. Nothing is asked of any network but SOURCE.
+
+    SOURCE is a URL (its /metrics is taken), a file with a metrics body, or "-" for standard input. Every proposal is a
+    guess by names, types, units and bounds, and is marked as one; what fits nothing is listed in comments.
+
+    \b
+    Exit codes: 0 written, 1 the URL does not answer with a page, 2 no such source, or nothing on it.
+    \b
+    Example:
+      goodwatch engine draft http://gpu-1:9000 --name myengine > collector/engines/myengine.py
+    """
+    from goodwatch.app.drafting import drafted
+
+    with _operator_errors():
+        click.echo(drafted(source, name), nl=False)
 
 
 @main.command()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The programs that the tests drive beside Python: Prometheus, Alertmanager and a Chromium.
+# The programs that the tests drive beside Python: Prometheus, VictoriaMetrics, Alertmanager and a Chromium.
 # Installs what is missing with apt-get as root (or through sudo without a password), else says what to install.
-# Nothing is left running: Debian starts Prometheus and Alertmanager as services, the tests start their own.
+# Nothing is left running: Debian starts all three servers as services, the tests start their own.
 set -euo pipefail
 
 have() { command -v "$1" > /dev/null; }
@@ -18,6 +18,7 @@ have_browser() {
 missing=()
 { have prometheus && have promtool; } || missing+=(prometheus)
 { have prometheus-alertmanager || have alertmanager; } || missing+=(prometheus-alertmanager)
+have victoria-metrics || missing+=(victoria-metrics)
 have_browser || missing+=(chromium fonts-dejavu-core)
 "${PYTHON:-python3}" -c 'import ensurepip, venv' 2> /dev/null || missing+=(python3-venv)
 [ ${#missing[@]} -gt 0 ] || exit 0
@@ -42,7 +43,7 @@ fi
 
 units=()
 for package in "${missing[@]}"; do
-  case $package in prometheus | prometheus-alertmanager) units+=("$package.service") ;; esac
+  case $package in prometheus | prometheus-alertmanager | victoria-metrics) units+=("$package.service") ;; esac
 done
 # A masked unit is not started by its package. Units that were there before are left alone: they are somebody's.
 masked() {

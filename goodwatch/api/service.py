@@ -1,6 +1,7 @@
 """The service: every part put together, run until told to stop, stopped in order."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -14,33 +15,38 @@ import uvicorn
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fastapi import FastAPI
 
+from collector.discovery.port import Discovery
 from collector.probe import told_version
 from collector.scrape import Fetched, Scraper, Session
 from collector.stores.duckdb import DuckDBStore
-from collector.targets import FileSD, TargetSpec, merge
+from collector.targets import TargetSpec, merge
 from exporters.prometheus import Exporter, SelfMetrics
 from goodwatch import __version__
 from goodwatch.api.app import create_app
 from goodwatch.api.auth import Auth
 from goodwatch.api.ui.pages import pages
 from goodwatch.app import config, logs, wiring
+from goodwatch.app.discovering import Discovering
 from goodwatch.app.engines import known_engines
 from goodwatch.app.fleet import DESTRUCTIVE, TargetState
 from goodwatch.app.guard import check_packages
 from goodwatch.app.keeper import Keeper
-from goodwatch.app.prices import PriceBook, load_prices
+from goodwatch.app.prices import load_prices
+from goodwatch.app.pulling import Pulling, source_options
 from goodwatch.app.telemetry import Telemetry, snapshot, span
 from goodwatch.app.view import Reloaded
 from goodwatch.app.watch import Terms, Watch
 from goodwatch.core.clock import Clock, SystemClock
 from goodwatch.core.engine import Engine
 from goodwatch.core.errors import ConfigError, StoreError
+from goodwatch.core.model import Scrape
 
 log = logging.getLogger(__name__)
 
 #: Settings that are read once; a change of them is told, and waits for a restart.
 _AT_START: Final = ("listen", "insecure", "data_dir", "auth", "retention", "telemetry", "log")
 _ASK_VERSION_EVERY_S: Final = 600.0
+_GC_THRESHOLDS: Final = (100_000, 50, 50)
 _LAG_EVERY_S: Final = 1.0
 
 Prepare = Callable[["Service"], Awaitable[None]]
@@ -55,6 +61,8 @@ async def serve(
     recovery and before the first scrape; ``ready`` is called with the URL once the port answers.
     """
     check_packages()
+    # Pages are short-lived trees beside long-lived rows; the default thresholds walk the rows after every few pages.
+    gc.set_threshold(*_GC_THRESHOLDS)
     settings = config.load(file, engines=known_engines(), environ=os.environ)
     logs.set_up(settings.log.level, settings.log.format)
     for warning in config.warnings(settings):
@@ -87,8 +95,8 @@ class Service:
         self.book = load_prices(settings.prices)
         self.watch = Watch(self.engines, store, self.keeper, clock, Terms({}, {}), reloader=self)
         self.scraper = Scraper(self._on_page)
-        self.discoveries: list[FileSD] = []
-        self._discovering: list[asyncio.Task[None]] = []
+        self.pulling = Pulling(self.watch, retarget=self._retarget, scraped=self._on_pulled)
+        self.discovering = Discovering(self._retarget)
         self._asked: dict[str, tuple[int, float]] = {}  # restarts seen and when
         self._withheld: set[str] = set()  # targets that must not be read again until the configuration changes
         self._asking: set[asyncio.Task[None]] = set()
@@ -101,7 +109,8 @@ class Service:
         self.own.reloaded(True, self.clock.now_s())
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(Session())
-            await self._apply(self.settings, self.book)
+            self.pulling.use(await asyncio.to_thread(source_options, self.settings))
+            await self._apply(self.settings, self._discoveries_of(self.settings))
             await self.watch.recover()
             if prepare is not None:
                 await prepare(self)
@@ -111,6 +120,7 @@ class Service:
                 asyncio.create_task(work, name=name)
                 for name, work in (
                     ("web", server.serve(sockets=[self.listener])), ("scraper", self.scraper.run()), ("keeper", self.keeper.run()),
+                    ("prometheus", self.pulling.run()),
                 )
             ]  # fmt: skip
             self._handle_signals()
@@ -201,6 +211,10 @@ class Service:
                 self.own.refused(problem.reason)
             self._ask_version(spec, state, state.understood.engine)
 
+    def _on_pulled(self, scrape: Scrape) -> None:
+        """One scrape that a Prometheus kept."""
+        self.own.scraped(scrape.reason, scrape.duration_s)
+
     def _ask_version(self, spec: TargetSpec, state: TargetState, engine: Engine | None) -> None:
         """Ask the engine's own endpoint at first sight, after each restart, and now and then."""
         if engine is None:
@@ -231,6 +245,8 @@ class Service:
         try:
             settings = await asyncio.to_thread(config.load, self.file, engines=self.engines, environ=os.environ)
             book = await asyncio.to_thread(load_prices, settings.prices)
+            found = await asyncio.to_thread(self._discoveries_of, settings)
+            sources = await asyncio.to_thread(source_options, settings)
         except ConfigError as error:
             self.own.reloaded(False, self.clock.now_s())
             log.error("configuration refused; the old one stays", extra={"problems": str(error)})
@@ -240,35 +256,39 @@ class Service:
         later = [f"{n} (after a restart)" if n in _AT_START else n for n in changed]
         self.settings, self.book = settings, book
         self._withheld.clear()
-        await self._apply(settings, book)
+        self.pulling.use(sources)
+        await self._apply(settings, found)
         await self.watch.refresh()
         self.own.reloaded(True, self.clock.now_s())
         log.info("configuration read again", extra={"changed": ", ".join(later) or "nothing"})
         return Reloaded(True, changed=tuple(later))
 
-    async def _apply(self, settings: config.Settings, book: PriceBook) -> None:
-        for task in self._discovering:
-            task.cancel()
-        self.discoveries = [wiring.discovery_of(settings, entry, self.engines) for entry in settings.file_sd]
-        for discovery in self.discoveries:
-            await discovery.refresh()
+    def _discoveries_of(self, settings: config.Settings) -> list[Discovery]:
+        made = wiring.discoveries_of
+        return made(settings, self.engines, self._session, on_failure=self.own.discovery_failed)
+
+    async def _apply(self, settings: config.Settings, found: list[Discovery]) -> None:
+        await self.discovering.follow(found, wiring.made_from(settings))
         self._retarget()
-        self._discovering = [
-            asyncio.create_task(d.run(lambda _: self._retarget()), name="file_sd") for d in self.discoveries
-        ]
 
     def _retarget(self) -> None:
         """Targets of the file and of discovery, with their prices."""
         settings = self.settings
         static = [wiring.spec_of(settings, entry) for entry in settings.targets]
-        specs = merge(static, [spec for d in self.discoveries for spec in d.targets])
+        specs = merge(static, self.discovering.targets)
+        exporters = [wiring.exporter_of(settings, entry) for entry in settings.accelerators]
+        specs = merge([*specs, *exporters], [])  # by name only: a page of Triton is an engine's and an exporter's
+        pulled = self.pulling.beside(specs)
         self.watch.terms = Terms(
             services=wiring.services_by_name(settings),
-            prices={s.target.name: wiring.price_of(s.target, self.book, self.clock) for s in specs},
+            prices={s.target.name: wiring.price_of(s.target, self.book, self.clock) for s in [*specs, *pulled]},
             window_s=settings.derive.window_s,
             external_url=str(settings.external_url or ""),
+            holding=wiring.holding_of(settings),
+            device_hosts={entry.name: entry.host for entry in settings.accelerators if entry.host},
         )
-        self.watch.update(specs)
+        self.watch.update([*specs, *pulled])
+        self._asked = {n: asked for n, asked in self._asked.items() if n in self.watch.states}
         self.scraper.update([s for s in specs if s.target.name not in self._withheld])
 
     # -- running and stopping ---------------------------------------------------------------------------------------
@@ -311,14 +331,15 @@ class Service:
     async def _wind_down(self, tasks: list[asyncio.Task[None]], server: "_Server") -> None:
         """Stop intake, drain, flush: what was scraped is kept."""
         server.should_exit = True
-        for task in self._discovering:
-            task.cancel()
+        await self.discovering.stop()
         await self.scraper.stop()
+        tasks[3].cancel()
+        await asyncio.gather(tasks[3], return_exceptions=True)
         with suppress(StoreError):
             await self.watch.fold_minutes()
         await self.keeper.flush()
         tasks[2].cancel()
-        await asyncio.gather(*tasks, *self._discovering, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         log.info("stopped")
 
 

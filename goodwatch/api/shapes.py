@@ -11,6 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field
 
+from goodwatch.api.device_shapes import DeviceShape, device_shape
 from goodwatch.app.view import Event, Reloaded, ServiceView, TargetView
 from goodwatch.core.model import Absence, Basis, Bounds, Deployment, Number
 from goodwatch.signals.derive import MEANINGS, Derived
@@ -72,6 +73,7 @@ class TargetShape(BaseModel):
     """One scraped target now."""
 
     name: str
+    kind: str = Field(description="engine, or accelerator for an exporter of accelerators, which has no service.")
     url: str
     service: str
     up: bool | None = Field(description="null: not scraped yet.")
@@ -100,6 +102,11 @@ class TargetDetail(TargetShape):
     numbers: dict[str, NumberShape] | None = Field(description="null: nothing was derived yet.")
     deployment: DeploymentShape | None
     price_note: str
+    devices: list[DeviceShape] = Field(description="Accelerators that it holds, or that an exporter tells of.")
+    devices_note: str = Field(description="Why there are none.")
+    device_numbers: dict[str, NumberShape] = Field(
+        description="Of an exporter: its devices' numbers, over all targets that hold them together."
+    )
 
 
 class ServiceShape(BaseModel):
@@ -286,7 +293,7 @@ def service_detail(view: ServiceView) -> ServiceDetail:
 def target_shape(view: TargetView) -> TargetShape:
     """A target for the list."""
     return TargetShape(
-        name=view.name, url=view.url, service=view.service, up=view.up, error=view.error,
+        name=view.name, kind=view.kind, url=view.url, service=view.service, up=view.up, error=view.error,
         last_scrape_s=finite(view.last_scrape_s), duration_s=finite(view.duration_s), engine=view.engine,
         engine_version=view.engine_version, models=list(view.models), labels=dict(view.labels),
     )  # fmt: skip
@@ -299,6 +306,9 @@ def target_detail(view: TargetView) -> TargetDetail:
         numbers=_numbers_or_none(view.derived),
         deployment=_deployment(view.deployment),
         price_note=view.price_note,
+        devices=[device_shape(device) for device in view.devices],
+        devices_note=view.devices_note,
+        device_numbers=numbers_shape(view.device_numbers),
     )
 
 

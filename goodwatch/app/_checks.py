@@ -7,9 +7,11 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from goodwatch.app._discovery_sections import DISCOVERIES
 from goodwatch.app._fields import Context, is_loopback, split_listen
 from goodwatch.app._problems import Fault
-from goodwatch.app._sections import FileSd, PerTarget, ScrapeSettings, Service, Settings, TargetEntry, Token
+from goodwatch.app._sections import Service, Settings, Token
+from goodwatch.app._target_sections import AcceleratorEntry, FileSd, PerPage, PerTarget, ScrapeSettings, TargetEntry
 from goodwatch.core.duration import duration_text
 from goodwatch.core.section import Section
 
@@ -31,13 +33,20 @@ def between_sections(data: dict[str, Any], context: Context) -> Iterator[Fault]:
     tokens = _sound(Token, auth.get("tokens") if isinstance(auth, dict) else None, context)
     yield from _same_names("auth.tokens", ((i, t.name, True) for i, t in tokens))
     yield from _exposed(data)
+    exporters = _sound(AcceleratorEntry, data.get("accelerators"), context)
+    yield from _same_names("accelerators", ((i, e.name, "name" in e.model_fields_set) for i, e in exporters))
+    yield from _names_of_targets(targets, exporters)
     scrape = dict(_sound(ScrapeSettings, [data.get("scrape", {})], context)).get(0)
     if scrape is not None:
         settings = Settings(scrape=scrape)
         for index, target in targets:
             yield from _unfit(settings, "targets", index, target)
-        for index, files in _sound(FileSd, data.get("file_sd"), context):
-            yield from _unfit(settings, "file_sd", index, files)
+        for index, exporter in exporters:
+            yield from _unfit(settings, "accelerators", index, exporter)
+        discoveries: dict[str, type[PerTarget]] = {"file_sd": FileSd, **DISCOVERIES}
+        for key, model in discoveries.items():
+            for index, entry in _sound(model, data.get(key), context):
+                yield from _unfit(settings, key, index, entry)
 
 
 def _sound(model: type[S], items: object, context: Context) -> list[tuple[int, S]]:
@@ -61,6 +70,19 @@ def _same_names(key: str, named: Iterable[tuple[int, str, bool]]) -> Iterator[Fa
         yield Fault(loc, f"{text}; write another name" if written else f"{text}; write a name, or remove one of them")
 
 
+def _names_of_targets(
+    targets: Iterable[tuple[int, TargetEntry]], exporters: Iterable[tuple[int, AcceleratorEntry]]
+) -> Iterator[Fault]:
+    """An exporter under the name of a target: both are kept under their names. Triton's page can be both."""
+    taken = {target.name: index for index, target in targets}
+    for index, exporter in exporters:
+        if exporter.name in taken:
+            written = "name" in exporter.model_fields_set
+            loc = ("accelerators", index, *(("name",) if written else ()))
+            text = f"the name '{exporter.name}' is that of targets[{taken[exporter.name]}] already"
+            yield Fault(loc, f"{text}; write {'another' if written else 'a'} name")
+
+
 def _exposed(data: dict[str, Any]) -> Iterator[Fault]:
     """An address that others reach, without tokens and without saying that this is meant."""
     listen, auth = data.get("listen"), data.get("auth")
@@ -75,7 +97,7 @@ def _exposed(data: dict[str, Any]) -> Iterator[Fault]:
         yield Fault(("listen",), text)
 
 
-def _unfit(settings: Settings, key: str, index: int, entry: PerTarget) -> Iterator[Fault]:
+def _unfit(settings: Settings, key: str, index: int, entry: PerPage) -> Iterator[Fault]:
     """A time-out that is longer than the interval, one of them from ``scrape``."""
     try:
         settings.scrape_of(entry)
@@ -99,7 +121,10 @@ def warnings(settings: Settings) -> list[str]:
         *_about_services(settings),
         *_about_times(settings),
         *(text for where, target in entries for text in _about_target(settings, where, target)),
-        *(text for i, files in enumerate(settings.file_sd) for text in _about_entry(settings, f"file_sd[{i}]", files)),
+        *(text for where, entry in settings.discoveries for text in _about_entry(settings, where, entry)),
+        *_about_discoveries(settings),
+        *_about_accelerators(settings),
+        *_about_sources(settings),
     ]
 
 
@@ -118,17 +143,43 @@ def _about_access(settings: Settings) -> Iterator[str]:
 
 
 def _about_services(settings: Settings) -> Iterator[str]:
-    if not settings.targets and not settings.file_sd:
-        yield "targets: none, and no file_sd: nothing will be scraped"
+    found = [entry for _, entry in settings.discoveries]
+    if not settings.targets and not found and not settings.prometheus:
+        yield "targets: none, and no file_sd, dns_sd, kubernetes_sd, prometheus_sd or prometheus: nothing will be read"
         return
-    used = dict.fromkeys(entry.service for entry in (*settings.targets, *settings.file_sd))
+    # Without the key, what is found may say itself to which service it belongs.
+    told = [entry for entry in found if "service" in entry.model_fields_set]
+    used = dict.fromkeys(entry.service for entry in (*settings.targets, *told))
+    used |= dict.fromkeys(entry.service for entry in settings.prometheus)
     promised = {service.name for service in settings.services if service.slo is not None}
     for name in used:
         if name not in promised:
             yield f"services: '{name}' has targets and no slo: no goodput is derived for it"
     for index, service in enumerate(settings.services):
-        if service.slo is not None and service.name not in used:
+        if service.slo is not None and service.name not in used and len(told) == len(found):
             yield f"services[{index}].slo: no target belongs to the service '{service.name}'"
+
+
+def _about_discoveries(settings: Settings) -> Iterator[str]:
+    for index, entry in enumerate(settings.prometheus_sd):
+        where = f"prometheus_sd[{index}]"
+        if not entry.jobs and not entry.match:
+            yield f"{where}: everything that {entry.url} scrapes is scraped here too; write jobs to take the engines only"
+        if (entry.api.authorization or entry.api.basic_auth or entry.api.headers) and _is_open(entry.url):
+            yield f"{where}.api: credentials are sent unencrypted (http) to another machine; use https"
+
+
+def _about_sources(settings: Settings) -> Iterator[str]:
+    for index, entry in enumerate(settings.prometheus):
+        where = f"prometheus[{index}]"
+        if (entry.authorization or entry.basic_auth or entry.headers) and _is_open(entry.url):
+            yield f"{where}: credentials are sent unencrypted (http) to another machine; use https"
+        if entry.tls.insecure_skip_verify:
+            yield f"{where}: the certificate is not checked (insecure_skip_verify): anyone in between can read and lie"
+        if 2 * entry.step_s > settings.derive.window_s:
+            yield f"{where}: derive.window holds fewer than two steps; ask more often or widen the window"
+        if (entry.gpu or entry.gpu_hour_usd) and entry.gpus is None:
+            yield f"{where}: a GPU is named without gpus (how many each target has): cost cannot be derived"
 
 
 def _about_times(settings: Settings) -> Iterator[str]:
@@ -147,12 +198,33 @@ def _about_times(settings: Settings) -> Iterator[str]:
 
 
 def _about_target(settings: Settings, where: str, target: TargetEntry) -> Iterator[str]:
-    if (target.authorization or target.basic_auth or target.headers) and _is_open(target.url):
-        yield f"{where}: credentials are sent unencrypted (http) to another machine; use https"
+    yield from _about_credentials(where, target)
     yield from _about_entry(settings, where, target)
+    if (target.accelerators.devices or target.accelerators.host) and not settings.accelerators:
+        yield f"{where}: accelerators are named, and no exporter tells of any; add its page under accelerators"
+
+
+def _about_accelerators(settings: Settings) -> Iterator[str]:
+    for index, exporter in enumerate(settings.accelerators):
+        where = f"accelerators[{index}] ({exporter.name})"
+        yield from _about_credentials(where, exporter)
+        yield from _about_page(settings, where, exporter)
+
+
+def _about_credentials(where: str, entry: TargetEntry | AcceleratorEntry) -> Iterator[str]:
+    if (entry.authorization or entry.basic_auth or entry.headers) and _is_open(entry.url):
+        yield f"{where}: credentials are sent unencrypted (http) to another machine; use https"
 
 
 def _about_entry(settings: Settings, where: str, entry: PerTarget) -> Iterator[str]:
+    yield from _about_page(settings, where, entry)
+    if entry.json_stats and entry.engine not in (None, "trtllm"):
+        yield f"{where}: json_stats is for TensorRT-LLM and has no effect on {entry.engine}"
+    if (entry.gpu or entry.gpu_hour_usd) and entry.gpus is None:
+        yield f"{where}: a GPU is named without gpus (how many): cost cannot be derived"
+
+
+def _about_page(settings: Settings, where: str, entry: PerPage) -> Iterator[str]:
     scrape = settings.scrape_of(entry)
     chosen = entry.timeout_s is not None or "timeout_s" in settings.scrape.model_fields_set
     if chosen and scrape.timeout_s == scrape.interval_s:
@@ -162,10 +234,6 @@ def _about_entry(settings: Settings, where: str, entry: PerTarget) -> Iterator[s
         yield f"{where}: derive.window holds fewer than two scrapes; scrape more often or widen the window"
     if entry.tls.insecure_skip_verify:
         yield f"{where}: the certificate is not checked (insecure_skip_verify): anyone in between can read and lie"
-    if entry.json_stats and entry.engine not in (None, "trtllm"):
-        yield f"{where}: json_stats is for TensorRT-LLM and has no effect on {entry.engine}"
-    if (entry.gpu or entry.gpu_hour_usd) and entry.gpus is None:
-        yield f"{where}: a GPU is named without gpus (how many): cost cannot be derived"
 
 
 def _is_open(url: str) -> bool:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from goodwatch.app._discovery_sections import DnsSd, KubernetesSd, PrometheusSd
 from goodwatch.app._fields import (
     NOT_GIVEN,
     AnyPath,
@@ -18,7 +19,8 @@ from goodwatch.app._fields import (
     sibling,
     split_listen,
 )
-from goodwatch.app._target_sections import FileSd, PerTarget, ScrapeSettings, TargetEntry
+from goodwatch.app._source_sections import PrometheusEntry
+from goodwatch.app._target_sections import AcceleratorEntry, FileSd, PerPage, PerTarget, ScrapeSettings, TargetEntry
 from goodwatch.core.section import Duration, Positive, Section, Share
 
 
@@ -140,12 +142,28 @@ class Settings(Section):
     scrape: ScrapeSettings = Field(default=ScrapeSettings(), description="How every target is read.")
     targets: tuple[TargetEntry, ...] = Field(default=(), description="Metrics pages to scrape.")
     file_sd: tuple[FileSd, ...] = Field(default=(), description="Metrics pages that are listed in other files.")
+    dns_sd: tuple[DnsSd, ...] = Field(default=(), description="Metrics pages that DNS names.")
+    kubernetes_sd: tuple[KubernetesSd, ...] = Field(default=(), description="Metrics pages of pods in Kubernetes.")
+    prometheus_sd: tuple[PrometheusSd, ...] = Field(default=(), description="Metrics pages that a Prometheus scrapes.")
+    prometheus: tuple[PrometheusEntry, ...] = Field(
+        default=(), description="Targets that are read from a Prometheus instead of from the engines."
+    )
+    accelerators: tuple[AcceleratorEntry, ...] = Field(
+        default=(), description="Pages of accelerator exporters: power, energy and use of what the targets hold."
+    )
     services: tuple[Service, ...] = Field(default=(), description="Services and their objectives.")
     prices: Prices = Field(default=Prices(), description="What GPUs cost.")
     retention: Retention = Field(default=Retention(), description="How long data is kept.")
     derive: Derive = Field(default=Derive(), description="How numbers are derived.")
     telemetry: Telemetry = Field(default=Telemetry(), description="Where derived numbers are sent.")
     log: Log = Field(default=Log(), description="goodwatch's own log.")
+
+    @property
+    def discoveries(self) -> tuple[tuple[str, PerTarget], ...]:
+        """Every entry that finds targets, by its place in the file: ``dns_sd[0]``."""
+        lists = {"file_sd": self.file_sd, "dns_sd": self.dns_sd, "kubernetes_sd": self.kubernetes_sd,
+                 "prometheus_sd": self.prometheus_sd}  # fmt: skip
+        return tuple((f"{key}[{i}]", entry) for key, entries in lists.items() for i, entry in enumerate(entries))
 
     @property
     def listen_host(self) -> str:
@@ -157,7 +175,7 @@ class Settings(Section):
         """Port of ``listen``; 0 lets the system choose."""
         return split_listen(self.listen)[1]
 
-    def scrape_of(self, entry: PerTarget) -> ScrapeSettings:
+    def scrape_of(self, entry: PerPage) -> ScrapeSettings:
         """How one target is read: its own keys, else those of ``scrape``, else the defaults.
 
         Raises ``pydantic.ValidationError`` where the two do not go together; ``load`` has checked that for

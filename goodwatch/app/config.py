@@ -8,30 +8,38 @@ from pathlib import Path
 
 from goodwatch.app import _schema
 from goodwatch.app._checks import between_sections, warnings
+from goodwatch.app._discovery_sections import ApiAccess, DnsSd, KubernetesSd, PrometheusSd
 from goodwatch.app._fields import Context
 from goodwatch.app._problems import Problem, SettingsError
-from goodwatch.app._sections import (
+from goodwatch.app._sections import Prices, Service, Settings, Slo
+from goodwatch.app._source_sections import PrometheusEntry
+from goodwatch.app._target_sections import (
+    AcceleratorEntry,
     Authorization,
     BasicAuth,
+    Credentials,
     FileSd,
     PerTarget,
-    Prices,
     ScrapeSettings,
-    Service,
-    Settings,
-    Slo,
     TargetEntry,
     Tls,
 )
 from goodwatch.app._validate import read_sources, settle, validated
 
 __all__ = [
+    "AcceleratorEntry",
+    "ApiAccess",
     "Authorization",
     "BasicAuth",
+    "Credentials",
+    "DnsSd",
     "FileSd",
+    "KubernetesSd",
     "PerTarget",
     "Prices",
     "Problem",
+    "PrometheusEntry",
+    "PrometheusSd",
     "ScrapeSettings",
     "Service",
     "Settings",

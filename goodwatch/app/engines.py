@@ -1,4 +1,7 @@
-"""The engines that goodwatch knows: found in ``collector.engines``, more by the entry point ``goodwatch.engines``."""
+"""The tables that goodwatch knows: engines in ``collector.engines``, exporters of accelerators in ``collector.accelerators``.
+
+More come by the entry points ``goodwatch.engines`` and ``goodwatch.accelerators``.
+"""
 
 import importlib
 import pkgutil
@@ -7,6 +10,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
 
+import collector.accelerators
 import collector.engines
 from goodwatch.core.engine import Engine
 
@@ -22,4 +26,18 @@ def known_engines() -> Mapping[str, Engine]:
     for point in entry_points(group="goodwatch.engines"):
         engine = point.load()
         found[engine.name] = engine
+    return MappingProxyType(found)
+
+
+@cache
+def known_accelerators() -> Mapping[str, Engine]:
+    """Every table of an accelerator exporter by name."""
+    found: dict[str, Engine] = {}
+    for module in pkgutil.iter_modules(collector.accelerators.__path__):
+        if not module.name.startswith("_"):
+            table = importlib.import_module(f"collector.accelerators.{module.name}").ACCELERATOR
+            found[table.name] = table
+    for point in entry_points(group="goodwatch.accelerators"):
+        table = point.load()
+        found[table.name] = table
     return MappingProxyType(found)

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from collector.capability import Capability, capability
@@ -23,8 +24,10 @@ _DESTRUCTIVE_TEXT: Final = (
     "stopped reading. Use /prometheus/metrics, or set json_stats: true on this target if nobody else reads them"
 )
 
-#: A step that old is no longer part of any live window; minutes in the store tell of it.
+#: Steps are read back from the store, and wait for it when it fails, for so long.
 KEPT_S = 20 * 60
+#: Steps of folded minutes are held this long: short windows, and scrapes that come late, need them.
+STEPS_S = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class TargetState:
     steps: deque[tuple[float, list[dict[str, Any]]]] = field(default_factory=deque)  # (ts, rows), oldest first
     understood: Understood | None = None
     deployment: Deployment | None = None
+    held: deque[tuple[float, list[dict[str, Any]]]] = field(default_factory=deque)  # rows of its devices, as they came
     last: Scrape | None = None
     restarts: int = 0  # of the engine, as seen by this process
     version_settled: bool = False  # the engine was asked for its version, or need not be
@@ -78,7 +82,8 @@ class TargetState:
             text = f"{target.url} answered, but not with metrics: {_first_problem(understood)}"
             return Read(self._failed(fetched, "not_metrics", text), understood)
         scrape = self.reader.scrape(understood, fetched.ts, fetched.duration_s, len(fetched.body))
-        return Read(scrape, understood, self.reader.deployment(understood, fetched.ts))
+        runs = target.kind == "engine"  # an exporter of accelerators serves no model
+        return Read(scrape, understood, self.reader.deployment(understood, fetched.ts) if runs else None)
 
     def accept(self, read: "Read") -> None:
         """Make what was read the target's state. On the event loop."""
@@ -95,8 +100,33 @@ class TargetState:
         self.steps.append((scrape.ts, rows))
         self.unfolded.add(minute_of(scrape.ts))
         self.last = scrape
-        while self.steps and self.steps[0][0] < scrape.ts - KEPT_S:
-            self.steps.popleft()
+        self._forget(scrape.ts)
+
+    def hold(self, ts: float, rows: list[dict[str, Any]], *, fold: bool) -> None:
+        """Take rows of devices that this target holds; ``fold`` when their minute is not in the store yet."""
+        if rows:
+            self.held.append((ts, rows))
+        if rows and fold:
+            self.unfolded.add(minute_of(ts))
+
+    def device_rows(self, start_s: float, end_s: float) -> list[dict[str, Any]]:
+        """Rows of its devices in ``(start_s, end_s]``; they have instants of their own."""
+        return [row for ts, rows in self.held if start_s < ts <= end_s for row in rows]
+
+    def _forget(self, now_s: float) -> None:
+        """Let go of steps that are folded and behind every short window; unfolded ones stay a while longer."""
+        for steps in (self.steps, self.held):
+            while steps:
+                ts = steps[0][0]
+                folded = minute_of(ts) not in self.unfolded and ts < now_s - STEPS_S
+                if not folded and ts >= now_s - KEPT_S:
+                    break
+                steps.popleft()
+
+    def last_rows(self, count: int) -> list[dict[str, Any]]:
+        """Rows of the last ``count`` steps."""
+        skip = max(0, len(self.steps) - count)
+        return [row for _, rows in islice(self.steps, skip, None) for row in rows]
 
     def _failed(self, fetched: Fetched, reason: str, error: str) -> Scrape:
         target = self.spec.target
@@ -111,7 +141,7 @@ class TargetState:
 
     def minute_rows(self, minutes: Set[float]) -> list[dict[str, Any]]:
         """Rows of every step of these minutes: a minute is folded whole, also when a late scrape adds to it."""
-        return [row for ts, rows in self.steps if minute_of(ts) in minutes for row in rows]
+        return [row for ts, rows in (*self.steps, *self.held) if minute_of(ts) in minutes for row in rows]
 
     def before(self, start_s: float) -> list[dict[str, Any]]:
         """Rows of the last good step at or before ``start_s``: the gauges at the window's start."""

@@ -11,6 +11,7 @@ from goodwatch.core.model import Limits, Number
 from goodwatch.signals.cost import Price
 from goodwatch.signals.derive import Derived, derive
 from goodwatch.signals.frames import DERIVED, MINUTES
+from goodwatch.signals.layers import Place, explained, layered
 from goodwatch.signals.windows import target_windows
 
 _STEPS: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
@@ -39,6 +40,7 @@ def series(
     start_s: float,
     end_s: float,
     step_s: float,
+    places: Mapping[str, Place] | None = None,
 ) -> pl.DataFrame:
     """Every derived name at every step of ``[start_s, end_s)``, as ``frames.DERIVED``.
 
@@ -57,8 +59,9 @@ def series(
         end = edge + step_s
         if not inside.is_empty():
             edges_frame = _last_gauges(pl.concat([before, inside]))
-        found = derive(target_windows(inside, before, edge, end), engines, limits, prices, start_s=edge, end_s=end)
-        rows += derived_rows(found, "", "", "")
+        layers = layered(target_windows(inside, before, edge, end), engines, places, prices=prices)
+        found = derive(layers.windows, engines, limits, layers.prices(prices), start_s=edge, end_s=end)
+        rows += derived_rows(explained(found, layers), "", "", "")
     return pl.DataFrame(rows, schema=DERIVED, orient="row")
 
 

@@ -18,9 +18,10 @@ from yarl import URL
 from collector._http import shown
 from collector.capability import Capability, capability
 from collector.exposition import DEFAULT_LIMITS, PageTooLarge
-from collector.pipeline import TargetReader
+from collector.pipeline import TargetReader, Understood
 from collector.probe import probe
 from collector.targets import ScrapeOptions, TargetSpec
+from goodwatch.app.engines import known_accelerators
 from goodwatch.app.recording import RecordedScrape, Recording
 from goodwatch.core.engine import Engine
 from goodwatch.core.errors import ConfigError, TransientError
@@ -77,7 +78,7 @@ def inspect(source: str, how: How) -> Iterator[Inspected]:
     elif path.name in _RECORDING and path.is_file():
         yield _of_recording(path.parent, how)
     elif path.is_file():
-        yield _of_body(source, _bytes_of(path), how, None)
+        yield _of_body(source, body_of(path), how, None)
     else:
         hint = f"; for a host write http://{source}" if ":" in source and not source.startswith(("/", ".")) else ""
         raise ConfigError(f"{source}: no such file or folder, and no URL{hint}")
@@ -100,7 +101,7 @@ async def _of_url(url: str, how: How) -> Inspected:
         hint = _SHARDS if (probed.fetched.status or 0) >= 500 else ""
         raise TransientError(f"{name}: {probed.fetched.error}{hint}")
     reader = TargetReader(target, how.engines, told_version=probed.version)
-    understood = reader.understand(probed.fetched.body, probed.fetched.content_type)
+    understood = _or_devices(reader, reader.understand(probed.fetched.body, probed.fetched.content_type))
     about = f"read in {probed.fetched.duration_s * 1e3:.0f} ms"
     return Inspected(name, capability(understood, how.limits, now_s=how.now_s), about)
 
@@ -108,10 +109,18 @@ async def _of_url(url: str, how: How) -> Inspected:
 def _of_body(name: str, body: bytes | str, how: How, now_s: float | None, content_type: str | None = None) -> Inspected:
     """The report of a body that was saved; ``now_s`` is None when nobody knows when, so no uptime is told."""
     try:
-        understood = TargetReader(how.target(name, name), how.engines).understand(body, content_type)
+        reader = TargetReader(how.target(name, name), how.engines)
+        understood = _or_devices(reader, reader.understand(body, content_type))
     except PageTooLarge as error:
         raise ConfigError(f"{name}: {error}") from error
     return Inspected(name, capability(understood, how.limits, now_s=now_s))
+
+
+def _or_devices(reader: TargetReader, understood: Understood) -> Understood:
+    """The page as an exporter of accelerators wrote it, when no engine did."""
+    if understood.engine is not None:
+        return understood
+    return TargetReader(reader.target, known_accelerators()).understand_page(understood.page)
 
 
 def _of_folder(folder: Path, how: How) -> Iterator[Inspected]:
@@ -127,7 +136,7 @@ def _of_folder(folder: Path, how: How) -> Iterator[Inspected]:
             f"{folder}: neither a recording (metrics.jsonl) nor a body ({', '.join(_BODY_SUFFIXES)}) is in it"
         )
     for path in files:
-        yield _of_body(str(path), _bytes_of(path), how, None)
+        yield _of_body(str(path), body_of(path), how, None)
 
 
 def _is_body(path: Path) -> bool:
@@ -151,7 +160,8 @@ def _of_recording(folder: Path, how: How) -> Inspected:
     return replace(one, about=f"the fullest of {count - failed} pages; {failed} scrapes failed")
 
 
-def _bytes_of(path: Path) -> bytes:
+def body_of(path: Path) -> bytes:
+    """A saved body, decompressed. Raises ``ConfigError`` when it cannot be read."""
     try:
         with _OPEN.get(path.suffix, open)(path, "rb") as body:
             return bytes(body.read(_READ_BYTES))

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from collector.accelerators._report import DeviceReport
 from collector.capability import SignalReport, display_model
 from goodwatch.app.inspecting import Inspected
 from goodwatch.core.catalogue import CATALOGUE
@@ -29,6 +30,19 @@ _GROUPS: Final = (
     "config",
     "speculation",
     "disaggregation",
+    "accelerator",
+)
+
+#: columns of the table of devices: title, signal, what one unit of the column is
+_DEVICE_COLUMNS: Final = (
+    ("busy %", "gpu_utilisation_ratio", 0.01),
+    ("tensor %", "gpu_tensor_active_ratio", 0.01),
+    ("memory %", "gpu_memory_bandwidth_ratio", 0.01),
+    ("used GiB", "gpu_memory_used_bytes", 1024.0**3),
+    ("of GiB", "gpu_memory_total_bytes", 1024.0**3),
+    ("W", "gpu_power_watts", 1.0),
+    ("kJ", "gpu_energy_joules_total", 1000.0),
+    ("°C", "gpu_temperature_celsius", 1.0),
 )
 
 
@@ -44,6 +58,9 @@ def show_capability(console: Console, inspected: Inspected, *, every: bool) -> N
     if not report.signals:
         return
     console.print()
+    if report.devices:
+        console.print(_devices(report.devices))
+        console.print()
     console.print(_present(report.signals))
     _absent(console, [s for s in report.signals if s.status is SignalStatus.ABSENT], every=every)
 
@@ -58,9 +75,12 @@ def _headline(console: Console, inspected: Inspected) -> None:
             Text("  no engine that goodwatch knows", style="bold"), Text(f"  {report.page_samples} series", "dim")
         )
         return
-    models = plain(", ".join(display_model(m) for m in report.models)) or "no model label"
-    console.print(Text.assemble("  ", (f"{report.title} {report.version}".rstrip(), "bold"), f"  serving {models}"))
-    console.print(_hanging(" ", "", Text(plain(f"version {report.version_basis}"), "dim")))
+    if report.devices:
+        console.print(Text.assemble("  ", (report.title, "bold"), f"  {len(report.devices)} devices"))
+    else:
+        models = plain(", ".join(display_model(m) for m in report.models)) or "no model label"
+        console.print(Text.assemble("  ", (f"{report.title} {report.version}".rstrip(), "bold"), f"  serving {models}"))
+        console.print(_hanging(" ", "", Text(plain(f"version {report.version_basis}"), "dim")))
     counts = report.counts
     console.print(
         Text(
@@ -98,6 +118,23 @@ def _present(signals: Iterable[SignalReport]) -> Table:
             table.add_row(Text(glyph, style), signal.name, Text(plain(signal.value)), Text(plain(_source(signal))))
         if members:
             table.add_row()
+    return table
+
+
+def _devices(devices: Iterable[DeviceReport]) -> Table:
+    """One row a device; "–" is not told."""
+    shown = [*devices]
+    columns = [c for c in _DEVICE_COLUMNS if any(c[1] in d.values for d in shown)]
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for title in ("device", "model", "host", "held by pod"):
+        table.add_column(title, overflow="fold")
+    for title, _, _ in columns:
+        table.add_column(title, justify="right", no_wrap=True)
+    for one in shown:
+        cells = [f"{one.values[name] / unit:,.4g}" if name in one.values else "–" for _, name, unit in columns]
+        number = f"{one.index}  " if one.index and one.index != one.key else ""
+        texts = (number + one.key, one.product or "–", one.host or "–", ", ".join(one.pods) or "–")
+        table.add_row(*(Text(plain(t)) for t in texts), *cells)
     return table
 
 

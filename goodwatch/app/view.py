@@ -6,11 +6,26 @@ from typing import Literal, Protocol
 import polars as pl
 
 from collector.capability import Capability
-from goodwatch.core.model import Deployment, Limits
+from goodwatch.core.model import Deployment, Limits, Number
 from goodwatch.signals.derive import Derived
 from goodwatch.signals.saturation import Saturation, Stall
 
 State = Literal["good", "warning", "bad", "no traffic", "no data"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """One accelerator now. ``shared`` names who else holds it, or on its exporter's page who holds it."""
+
+    key: str
+    exporter: str
+    product: str
+    host: str
+    index: str  # number on its host
+    pods: tuple[str, ...]
+    shared: str
+    basis: str  # how it was found to be this target's
+    values: dict[str, float] = field(default_factory=dict)  # by canonical signal, in canonical units
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +47,10 @@ class TargetView:
     deployment: Deployment | None
     labels: dict[str, str] = field(default_factory=dict)
     price_note: str = ""
+    kind: Literal["engine", "accelerator"] = "engine"
+    devices: tuple[DeviceView, ...] = ()  # where one target is asked for
+    devices_note: str = ""  # why there are none
+    device_numbers: dict[str, Number] = field(default_factory=dict)  # of an exporter, over all who hold its devices
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@ from collector.pipeline import Understood
 from collector.scrape import Fetched
 from collector.targets import TargetSpec
 from goodwatch.app import history
-from goodwatch.app.build import ServiceInputs, TargetFacts, service_view, target_view
+from goodwatch.app.accelerators import Holding, Holdings
+from goodwatch.app.build import ServiceInputs, TargetFacts, place_of, service_view, target_view
 from goodwatch.app.config import Service
+from goodwatch.app.engines import known_accelerators
 from goodwatch.app.fleet import KEPT_S, Read, TargetState, minute_of
 from goodwatch.app.keeper import Keeper
 from goodwatch.app.recovery import recovered
@@ -25,6 +27,7 @@ from goodwatch.core.engine import Engine
 from goodwatch.core.errors import StoreError
 from goodwatch.core.model import Deployment, Scrape, Target
 from goodwatch.core.ports import SampleStore
+from goodwatch.signals.frames import MINUTES
 from goodwatch.signals.increments import fold, rows_frame
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,10 @@ log = logging.getLogger(__name__)
 _SETTLE_S = 15.0
 #: So much more history is read ahead of a range: what was in flight, and up, when it began.
 _LEAD_S = 900.0
+#: A window shorter than this is made of single steps: whole minutes would be too coarse for it.
+_SHORT_WINDOW_S = 120.0
+#: So many last scrapes of a target are looked at one by one, for work without progress.
+_RECENT_STEPS = 6
 #: A target that discovery loses for a moment (a resolver that hiccups, a list that is rewritten) and finds again goes
 #: on counting from where it was.
 _ABSENCE_S = 600.0
@@ -47,6 +54,8 @@ class Terms:
     prices: Mapping[str, Priced]  # by target
     window_s: float = 300.0
     external_url: str = ""
+    holding: Mapping[str, Holding] = field(default_factory=dict)  # by target
+    device_hosts: Mapping[str, str] = field(default_factory=dict)  # by exporter: whose devices it has
 
 
 class Reloader(Protocol):
@@ -70,7 +79,10 @@ class Watch:
     states: dict[str, TargetState] = field(default_factory=dict)
     absent: dict[str, tuple[TargetState, float]] = field(default_factory=dict)  # gone, and since when (monotonic)
     shown: dict[str, ServiceView] = field(default_factory=dict)
+    folded: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=MINUTES))  # the last minutes, as kept
     reloader: Reloader | None = None
+    accelerators: Mapping[str, Engine] = field(default_factory=known_accelerators)
+    holdings: Holdings = field(default_factory=Holdings)
 
     @property
     def external_url(self) -> str:
@@ -93,9 +105,11 @@ class Watch:
         for name, spec in wanted.items():
             known = self.states.get(name) or self.absent.pop(name, (None, now))[0]
             if known is None or known.spec.target != spec.target:
-                known = TargetState.of(spec, self.engines)
+                tables = self.accelerators if spec.target.kind == "accelerator" else self.engines
+                known = TargetState.of(spec, tables)
             known.follow(spec)
             self.states[name] = known
+        self.holdings.follow(self.states, self.terms.holding)
 
     async def take(self, spec: TargetSpec, fetched: Fetched) -> None:
         """One scrape's answer: digested in a thread, then queued for the store."""
@@ -104,6 +118,8 @@ class Watch:
             return
         read = await asyncio.to_thread(state.read, fetched)
         state.accept(read)
+        if spec.target.kind == "accelerator":
+            await self.holdings.take(state, self.states, self.terms.device_hosts.get(spec.target.name))
         # Until the engine has told its version, a bracket by names would be recorded and soon corrected: two events.
         self.keeper.keep(read.scrape, read.deployment if state.version_settled else None)
 
@@ -132,6 +148,7 @@ class Watch:
         except StoreError as error:
             log.error("cannot recover from the store", extra={"problem": str(error)})
             return
+        self.folded = await self.keeper.call(lambda: self.store.minutes(now - self._reach_s, now))
         for name, found in scrapes.items():
             state = self.states.get(name)
             if state is not None and state.last is None and (names is None or name in names):
@@ -144,7 +161,8 @@ class Watch:
     async def refresh(self) -> None:
         """Derive every service anew, publish, and keep what was published."""
         now = self.clock.now_s()
-        names = sorted({s.spec.target.service for s in self.states.values()} | set(self.terms.services))
+        engines = [s.spec.target for s in self.states.values() if s.spec.target.kind == "engine"]
+        names = sorted({t.service for t in engines} | set(self.terms.services))
         views = [await asyncio.to_thread(service_view, self._inputs(name, now), self.engines) for name in names]
         self.shown = {v.name: v for v in views}
         rows = [row for v in views for row in _published(v)]
@@ -161,27 +179,45 @@ class Watch:
             return
         folded = await asyncio.to_thread(lambda: fold(rows_frame(rows)))
         if await self.keeper.append_minutes(folded):
+            again = [(state.spec.target.name, m) for state, minutes in due for m in minutes]
+            self.folded = _replaced(self.folded, again, folded).filter(pl.col("minute_s") >= until - self._reach_s)
             for state, minutes in due:
                 state.unfolded -= minutes
 
+    @property
+    def _reach_s(self) -> float:
+        """How much of the folded past is held in memory: the window, and what was in flight when it began."""
+        return self.terms.window_s + _LEAD_S
+
     def _inputs(self, name: str, now: float) -> ServiceInputs:
-        """What a service's view is made of, gathered on the event loop; values only, so a thread can take it."""
+        """What a service's view is made of, gathered on the event loop; values only, so a thread can take it.
+
+        A long window begins with a minute and is made of folded minutes and the steps since, so that what a window
+        costs does not grow with the number of scrapes in it.
+        """
+        members = [s for s in self._states() if s.spec.target.service == name and s.spec.target.kind == "engine"]
+        facts = tuple(_facts(s, self.terms.prices.get(s.spec.target.name)) for s in members)
+        bare = {s.spec.target.name: self.holdings.why_none(s.spec.target.name) for s in members}
+        service = self.terms.services.get(name)
         start = now - self.terms.window_s
-        members = [s for s in self._states() if s.spec.target.service == name]
+        if self.terms.window_s < _SHORT_WINDOW_S:
+            rows = [r for s in members for r in s.rows(start, now)]
+            before = [r for s in members for r in s.before(start)]
+            held = [r for s in members for r in s.device_rows(start, now)]
+            return ServiceInputs(
+                name, service, facts, [*rows, *held], before, start, now, recent=rows, no_devices=bare
+            )  # fmt: skip
+        start = minute_of(start)
+        names = [s.spec.target.name for s in members]
+        mine = self.folded.filter(pl.col("target").is_in(names))
+        rows = [r for s in members for r in s.minute_rows({m for m in s.unfolded if m >= start})]
+        again = [(s.spec.target.name, m) for s in members for m in s.unfolded]
+        inside = _replaced(mine.filter(pl.col("minute_s") >= start), again, mine.clear())
         return ServiceInputs(
-            name,
-            self.terms.services.get(name),
-            tuple(
-                TargetFacts(
-                    s.spec.target, s.last, s.understood, s.deployment, self.terms.prices.get(s.spec.target.name)
-                )
-                for s in members
-            ),
-            [r for s in members for r in s.rows(start, now)],
-            [r for s in members for r in s.before(start)],
-            start,
-            now,
-        )
+            name, service, facts, rows, [], start, now, minutes=inside,
+            minutes_before=mine.filter(pl.col("minute_s") < start),
+            recent=[r for s in members for r in s.last_rows(_RECENT_STEPS)], no_devices=bare,
+        )  # fmt: skip
 
     def _states(self) -> list[TargetState]:
         return [self.states[name] for name in sorted(self.states)]
@@ -198,7 +234,8 @@ class Watch:
 
     def targets(self) -> list[TargetView]:
         """All targets by name."""
-        return sorted((t for v in self.shown.values() for t in v.targets), key=lambda t: t.name)
+        exporters = [target_view(_facts(s), None) for s in self._states() if s.spec.target.kind == "accelerator"]
+        return sorted([*(t for v in self.shown.values() for t in v.targets), *exporters], key=lambda t: t.name)
 
     def target(self, name: str) -> TargetView | None:
         """One target with its capability report; None when unknown."""
@@ -206,12 +243,16 @@ class Watch:
         if state is None:
             return None
         known = next((t for t in self.targets() if t.name == name), None)
-        facts = TargetFacts(
-            state.spec.target, state.last, state.understood, state.deployment, self.terms.prices.get(name)
+        view = target_view(_facts(state, self.terms.prices.get(name)), known.derived if known else None)
+        limits, now = limits_of(self.terms.services.get(state.spec.target.service)), self.clock.now_s()
+        devices = self.holdings.views(name, self.states)
+        return dataclasses.replace(
+            view,
+            capability=state.report(limits, now),
+            devices=devices,
+            devices_note="" if devices else self.holdings.why_none(name),
+            device_numbers=self.holdings.numbers(name, self.states, now - self.terms.window_s, now),
         )
-        view = target_view(facts, known.derived if known else None)
-        limits = limits_of(self.terms.services.get(state.spec.target.service))
-        return dataclasses.replace(view, capability=state.report(limits, self.clock.now_s()))
 
     async def series(
         self, service: str, start_s: float, end_s: float, *, step_s: float | None = None, target: str | None = None
@@ -227,11 +268,14 @@ class Watch:
         again = [(s.spec.target.name, m) for s in members for m in s.unfolded]
         limits = limits_of(self.terms.services.get(service))
         prices = {name: priced.price for name, priced in self.terms.prices.items()}
+        # A target's own numbers are its own: only a whole service leaves some out.
+        stands = [] if target else [(s.spec.target, s.understood) for s in members]
 
         def build() -> pl.DataFrame:
+            places = {t.name: place for t, page in stands if (place := place_of(t, page)) is not None}
             minutes = _replaced(kept, again, fold(rows_frame(fresh))) if fresh else kept
             return history.series(
-                minutes, self.engines, limits, prices, start_s=start_s, end_s=end_s, step_s=step
+                minutes, self.engines, limits, prices, start_s=start_s, end_s=end_s, step_s=step, places=places
             ).with_columns(pl.lit(service).alias("service"), pl.lit(target or "").alias("target"))
 
         return await asyncio.to_thread(build)
@@ -271,6 +315,10 @@ class Watch:
         if self.reloader is None:
             return Reloaded(False, ("this service has no configuration file to read again",))
         return await self.reloader.reload()
+
+
+def _facts(state: TargetState, priced: Priced | None = None) -> TargetFacts:
+    return TargetFacts(state.spec.target, state.last, state.understood, state.deployment, priced)
 
 
 def _published(view: ServiceView) -> list[tuple[Any, ...]]:

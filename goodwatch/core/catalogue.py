@@ -113,6 +113,7 @@ OWN: Final = frozenset(
     {
         "up",
         "covered_seconds_total",
+        "progress_total",
         "idle_ratio",
         "restarts_total",
         "requests_decoding_max",

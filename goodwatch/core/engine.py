@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Read = Literal["value", "label", "sum", "count"]
+Role = Literal["engine", "router", "gateway", "worker", "accelerator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Source:
     counter, or the whole histogram), "label" (the number is in ``labels``: the first that is there and numeric;
     ``product`` multiplies several), "sum"/"count" (of a native histogram, as a counter).
     ``plus``/``minus`` name families added to or taken from the value where present, ``times``/``over`` families
-    that scale it and must be present. All of them are matched on the labels that both carry.
+    that scale it and must be present, ``needs`` families without which it says nothing. All of them are matched on the
+    labels that both carry.
     """
 
     metric: str
@@ -35,6 +37,7 @@ class Source:
     minus: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     part: str | None = None  # native label kept as the sample's part
     part_as: str | None = None  # canonical name of that part where the native label differs
     derived: bool = False  # computed from other series rather than read: status "derived"
@@ -60,12 +63,16 @@ class Engine:
     docs: str
     prefixes: tuple[str, ...]  # native prefixes that identify it: ("vllm:",)
     signals: Mapping[str, tuple[Source, ...]]
+    # A router or gateway sees the same requests as the engines behind it: one layer per signal. A worker is the
+    # process around one engine, as its framework counts it.
+    role: Role = "engine"
     absent: Mapping[str, Absent] = field(default_factory=dict)  # signal → reason, when no source is on the page
     names: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)  # family → (first, last version)
     versions: tuple[str, ...] = ()  # versions read, ascending
     markers: tuple[str, ...] = ()  # families always on a live page from their first version on
     model_labels: tuple[str, ...] = ("model_name",)
     sum_labels: tuple[str, ...] = ()  # ranks whose series add up (data parallel)
+    rank_as: str | None = None  # canonical name of the rank, instead of the labels' own: values only, joined by "/"
     repeat_labels: tuple[str, ...] = ()  # ranks whose series repeat one value (tensor/pipeline parallel): take one
     total_labels: tuple[str, ...] = ()  # labels whose empty value is already the total of the others
     info: tuple[str, ...] = ()  # families whose labels say what runs (deployment facts)
@@ -76,6 +83,7 @@ class Engine:
     tokens_step_at_finish: bool = False  # token counters move only when a request ends
     finished_counts_aborts: bool = False  # the finished counter and E2E histogram hold aborted requests too
     ttft_at_finish: bool = False  # TTFT is observed when the request ends, so its population is the ended requests
+    ttft_streamed_only: bool = False  # requests that are not streamed leave no TTFT observation
     tpot_skips_single: bool = False  # requests with one output token leave no TPOT observation
     ttft_repeats_until: str | None = None  # last version that observes TTFT again after a preemption
     zeros_from_start: bool = False  # counters exist as zeros before their first event

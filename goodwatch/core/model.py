@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 
 class SignalKind(StrEnum):
@@ -95,6 +96,7 @@ class Target:
     gpus: float | None = None  # GPUs held by this target; None: not configured
     gpu_hour_usd: float | None = None  # price of one GPU-hour; None: cost is not measurable
     labels: dict[str, str] = field(default_factory=dict)
+    kind: Literal["engine", "accelerator"] = "engine"  # an accelerator exporter belongs to no service
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ def cost(windows: Iterable[TargetWindow], prices: dict[str, Price], seconds: flo
 def _idle(windows: list[TargetWindow], hourly: dict[str, float], seconds: float) -> Number:
     usd = 0.0
     for target, price in hourly.items():
+        if not price:  # a router holds no GPUs: nothing of it can stand idle
+            continue
         ratios = [idle_ratio(w) for w in windows if w.target == target]
         known = [r for r in ratios if r is not None]
         if len(known) < len(ratios):

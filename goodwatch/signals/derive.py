@@ -10,6 +10,7 @@ from typing import Final
 from goodwatch.core.engine import Engine
 from goodwatch.core.model import Absence, Basis, Bounds, Limits, Number
 from goodwatch.signals.cost import Price, cost
+from goodwatch.signals.energy import ENERGY_MEANINGS, NO_EXPORTER, energy_numbers
 from goodwatch.signals.goodput import Goodput, service_goodput
 from goodwatch.signals.latency import QUANTILES, observed, observed_mean
 from goodwatch.signals.windows import TargetWindow
@@ -58,6 +59,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "usd_per_million_output_tokens": Meaning("USD", "cost of a million generated tokens, idle time in it"),
     "usd_per_million_tokens": Meaning("USD", "cost of a million tokens, prompt and generated, idle time in it"),
     "usd_per_million_good_tokens": Meaning("USD", "cost of a million tokens of good requests"),
+    **{name: Meaning(unit, text) for name, (unit, text) in ENERGY_MEANINGS.items()},
 }
 
 
@@ -91,8 +93,12 @@ def derive(
     *,
     start_s: float,
     end_s: float,
+    no_devices: str = NO_EXPORTER,
 ) -> Derived:
-    """Every name of ``MEANINGS`` for these windows together; a name that cannot be told says why."""
+    """Every name of ``MEANINGS`` for these windows together; a name that cannot be told says why.
+
+    ``no_devices`` is what to say of energy where the windows hold no accelerator.
+    """
     items = tuple(windows)
     seconds = max((w.seconds for w in items), default=0.0) or end_s - start_s
     if not items or not any((g := w.gauge("up")) and g.max > 0 for w in items):
@@ -107,6 +113,7 @@ def derive(
         **_latencies(items),
         **_load(items, seconds),
         **_costs(items, dict(prices), seconds),
+        **energy_numbers(items, why=no_devices),
     }
     if not any(w.seconds for w in items):
         numbers |= {name: Number.none(MEANINGS[name].unit, Absence.NO_DATA, _ONE_SCRAPE) for name in _FROM_COUNTERS}

@@ -275,6 +275,8 @@ def _within(case: _Case, signal: str, limit: float, part: str | None, done: floa
     if signal == "ttft_seconds":
         early, late = in_flight_slack(case.window, case.engine, case.count)
         low = 0.0 if late is None else within.low - late
+        if case.engine is not None and case.engine.ttft_streamed_only:  # the rest may have met any target on it
+            high += max(0.0, done - histogram.total)
         return Bounds(low, done if early is None else high + early)
     if signal == "tpot_seconds" and case.engine is not None and case.engine.tpot_skips_single:
         # One output token meets any TPOT target and leaves no observation.

@@ -266,7 +266,7 @@ def test_json_has_a_stable_shape_and_no_number_that_json_lacks(tmp_path: Path) -
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     assert set(report) == {
         "source", "about", "engine", "title", "version", "version_basis", "models", "page_format", "page_samples",
-        "signals", "remarks", "facts", "unknown_families", "counts",
+        "signals", "remarks", "facts", "unknown_families", "counts", "devices",
     }  # fmt: skip
     assert set(report["counts"]) == {"measured", "derived", "absent"}
     for signal in report["signals"]:

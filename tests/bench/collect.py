@@ -1,6 +1,6 @@
 """What one scrape costs: parse, resolve, count; against prometheus_client's parser on the same page, in the same run.
 
-    python -m tests.bench.bench_collect [--quick] [--json] [--check]
+    python -m tests.bench.collect [--quick] [--json] [--check]
 
 ``--check`` exits 1 when the whole of a scrape (parsing included) costs more than 0.8 of what prometheus_client's parser
 alone costs on the same page.

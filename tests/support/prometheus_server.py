@@ -88,6 +88,7 @@ def victoria_server(folder: Path, jobs: Sequence[Scraped] = (), *, interval: str
     arguments = [
         VICTORIA, f"-storageDataPath={folder / 'vm'}", f"-httpListenAddr=127.0.0.1:{port}", "-retentionPeriod=100y",
         f"-promscrape.config={config}", "-search.disableCache", "-loggerLevel=WARN",
+        "-maxLabelsPerTimeseries=64",  # vLLM's cache_config_info has 38, above the default of 30
         "-memory.allowedBytes=256MB", "-storage.minFreeDiskSpaceBytes=10MB",
     ]  # fmt: skip
     with _running(arguments, folder / "log", f"http://127.0.0.1:{port}", "/health") as server:
@@ -101,7 +102,7 @@ def fill_prometheus(folder: Path, openmetrics: str) -> None:
     source.write_text(openmetrics)
     assert PROMTOOL is not None
     done = subprocess.run(
-        [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", "--quiet", "--max-block-duration=30d",
+        [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", "--quiet", "--max-block-duration=720h",
          str(source), str(folder / "tsdb")], capture_output=True, check=False, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -118,7 +119,9 @@ def fill_victoria(server: MetricsServer, openmetrics: str) -> None:
 
 def _scrape_config(folder: Path, jobs: Sequence[Scraped], interval: str) -> Path:
     path = folder / "scrape.yml"
-    path.write_text("scrape_configs:\n" + "".join(job.yaml(interval) for job in jobs) if jobs else "scrape_configs: []\n")
+    path.write_text(
+        "scrape_configs:\n" + "".join(job.yaml(interval) for job in jobs) if jobs else "scrape_configs: []\n"
+    )
     return path
 
 

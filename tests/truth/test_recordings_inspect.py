@@ -231,7 +231,10 @@ def test_the_first_page_of_the_v0_engine_has_hardly_a_series_and_says_so() -> No
     assert (finished.status, finished.number) == (SignalStatus.ABSENT, None)
 
 
-def test_a_neighbour_is_named_and_not_read() -> None:
+def test_llama_cpp_is_read_and_has_no_latency() -> None:
     for page in pages("llama-cpp-11434"):
-        assert (page.report.engine, page.report.signals) == ("", ())
-        assert [r.code for r in page.report.remarks] == ["neighbour"]
+        assert page.report.engine == "llamacpp"
+        statuses = {s.name: s.status for s in page.report.signals}
+        assert statuses["output_tokens_total"] is SignalStatus.MEASURED
+        assert statuses["ttft_seconds"] is SignalStatus.ABSENT
+        assert {r.level for r in page.report.remarks} == {"note"}

@@ -20,7 +20,9 @@ from goodwatch.api.ui.tables import (
     MODEL_COLUMNS,
     binding_rows,
     derived_cells,
+    device_table,
     model_rows,
+    named_rows,
     number_rows,
     signal_groups,
     target_state,
@@ -140,6 +142,8 @@ class _Site:
             "groups": signal_groups(report) if report else (),
             "counts": ", ".join(f"{counts.get(status, 0)} {status.value}" for status in SignalStatus),
             "numbers": number_rows(target.derived),
+            "devices": device_table(target.devices),
+            "device_numbers": named_rows(target.device_numbers),
         }
         return self._renderer.page(request, "target", values)
 

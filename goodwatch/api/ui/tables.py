@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 from collector.capability import Capability, SignalReport, display_model
 from goodwatch.api.ui.bars import Tone, tone_above, tone_below
-from goodwatch.api.ui.format import Shown, digits, seconds, shown
+from goodwatch.api.ui.format import Shown, digits, scalar, seconds, shown
 from goodwatch.api.ui.tiles import tail
-from goodwatch.app.view import ServiceView, TargetView
+from goodwatch.app.view import DeviceView, ServiceView, TargetView
 from goodwatch.core.catalogue import CATALOGUE
 from goodwatch.core.model import Limits, Number
 from goodwatch.signals.derive import MEANINGS, Derived
@@ -87,6 +87,39 @@ def number_rows(derived: Derived | None) -> tuple[NumberRow, ...]:
     if derived is None:
         return ()
     return tuple(NumberRow(name, shown(derived.numbers[name]), m.text) for name, m in MEANINGS.items())
+
+
+def named_rows(numbers: Mapping[str, Number]) -> tuple[NumberRow, ...]:
+    """Some derived numbers in the order of ``MEANINGS``."""
+    return tuple(NumberRow(n, shown(numbers[n]), m.text) for n, m in MEANINGS.items() if n in numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """One accelerator; "–" is not told."""
+
+    device: DeviceView
+    busy: str
+    memory: str
+    power: str
+
+
+def device_table(devices: Iterable[DeviceView]) -> tuple[DeviceRow, ...]:
+    """One row a device."""
+    rows = []
+    for one in devices:
+        busy, watts = one.values.get("gpu_utilisation_ratio"), one.values.get("gpu_power_watts")
+        used, size = one.values.get("gpu_memory_used_bytes"), one.values.get("gpu_memory_total_bytes")
+        amounts = ["–" if v is None else digits(v / 1024**3) for v in (used, size)]
+        rows.append(
+            DeviceRow(
+                one,
+                "–" if busy is None else " ".join(scalar("ratio", busy)),
+                "–" if used is None and size is None else f"{' of '.join(amounts)} GiB",
+                "–" if watts is None else f"{digits(watts)} W",
+            )
+        )
+    return tuple(rows)
 
 
 def target_state(target: TargetView) -> TargetState:
