@@ -171,6 +171,8 @@ def _value_text(signal: Signal, resolved: Resolved) -> tuple[str, float | None, 
     if signal.name == "process_start_seconds":
         return moment(number), number, ()
     text = _scalar_text(number, signal.unit)
+    if signal.group == "accelerator":  # the devices are listed one by one beside it
+        return (f"highest {text} of {len(values)} devices" if len(values) > 1 else text), number, ()
     split = _split(signal, resolved.values)
     return f"highest {text}{split}" if split and signal.merge != "sum" else text + split, number, ()
 

@@ -34,6 +34,11 @@ def test_only_what_accelerators_can_tell_is_listed() -> None:
     assert next(s for s in found.signals if s.name == "gpu_memory_total_bytes").status is SignalStatus.DERIVED
 
 
+def test_a_signal_of_several_devices_says_the_highest() -> None:
+    found = report(dcgm(Gpu("GPU-a", watts=300.0), Gpu("GPU-b", watts=90.0)))
+    assert next(s for s in found.signals if s.name == "gpu_power_watts").value == "highest 300 W of 2 devices"
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
