@@ -17,6 +17,7 @@ from tests.engine.server import VllmServer
 
 FILES: Final = ("metrics.jsonl.gz", "client_truth.jsonl", "phases.jsonl", "events.jsonl", "inspect.json", "engine.log")
 LOAD_TIMEOUT_S = 480.0
+WHOLE: Final = "_whole"
 
 
 def record(engine_dir: Path, recording: Path) -> None:
@@ -31,6 +32,7 @@ def record(engine_dir: Path, recording: Path) -> None:
         _inspect(server.url, recording)
         with Recorder(f"{server.url}/metrics", recording / "metrics.jsonl.gz"):
             _load(server.url, recording)
+        _add_whole_phases(recording / "phases.jsonl")
         _note(recording, "SIGTERM")
     _note(recording, "server gone")
 
@@ -39,6 +41,20 @@ def _load(url: str, recording: Path) -> None:
     # A process of its own: the client's clock must not wait for the recorder's work, nor the other way round.
     command = [sys.executable, "-m", "tests.engine.load", url, str(recording)]
     subprocess.run(command, check=True, timeout=LOAD_TIMEOUT_S)
+
+
+def _add_whole_phases(path: Path) -> None:
+    """Each phase with its quiet end as one more, NAME_whole: from idle to idle.
+
+    A loaded client reads its events late, so at an edge under load it can see dozens of requests end after the engine
+    did; between two idle edges both hold the same requests.
+    """
+    found = {row["phase"]: row for row in map(json.loads, path.read_text().splitlines())}
+    with path.open("a") as lines:
+        for name, row in found.items():
+            if (end := found.get(f"{name}_end")) is not None:
+                whole = {"phase": f"{name}{WHOLE}", "start": row["start"], "end": end["end"]}
+                lines.write(json.dumps(whole) + "\n")
 
 
 def _inspect(url: str, recording: Path) -> None:
