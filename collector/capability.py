@@ -96,7 +96,7 @@ def display_model(model: str) -> str:
     --------
     >>> display_model("/srv/models/Llama-3.2-3B/rev1/"), display_model("Qwen/Qwen3-8B")
     ('Llama-3.2-3B (rev1)', 'Qwen/Qwen3-8B')
-    >>> display_model("/home/me/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/0a1b2c3d4e5f")
+    >>> display_model("/data/hub/models--Qwen--Qwen3-8B/snapshots/0a1b2c3d4e5f")
     'Qwen/Qwen3-8B'
     """
     hub = re.search(r"models--([^/]+?)--([^/]+)", model)

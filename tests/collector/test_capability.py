@@ -273,7 +273,7 @@ def test_uptime_is_told_only_when_the_time_of_the_page_is_known() -> None:
     ("label", "shown"),
     [
         ("/srv/models/Llama-3.2-3B/rev1/", "Llama-3.2-3B (rev1)"),
-        ("/home/me/.cache/hub/models--Qwen--Qwen3-8B/snapshots/0a1b2c3d4e5f", "Qwen/Qwen3-8B"),
+        ("/data/hub/models--Qwen--Qwen3-8B/snapshots/0a1b2c3d4e5f", "Qwen/Qwen3-8B"),
         ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
         ("tiny", "tiny"),
         ("./tiny/", "tiny"),
