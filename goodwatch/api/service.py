@@ -155,13 +155,25 @@ class Service:
     def _scheduler(self) -> AsyncIOScheduler:
         scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1})
         every = self.settings.derive.every_s
-        scheduler.add_job(self._refresh, "interval", seconds=every, misfire_grace_time=None)
-        scheduler.add_job(self.watch.fold_minutes, "interval", seconds=10, misfire_grace_time=None)
-        scheduler.add_job(self._measure, "interval", seconds=30, misfire_grace_time=None)
-        scheduler.add_job(self._compact, "interval", hours=1, misfire_grace_time=None)
-        scheduler.add_job(self._loop_lag, "interval", seconds=_LAG_EVERY_S, misfire_grace_time=None)
+        scheduler.add_job(self._job(self._refresh), "interval", seconds=every, misfire_grace_time=None)
+        scheduler.add_job(self._job(self.watch.fold_minutes), "interval", seconds=10, misfire_grace_time=None)
+        scheduler.add_job(self._job(self._measure), "interval", seconds=30, misfire_grace_time=None)
+        scheduler.add_job(self._job(self._compact), "interval", hours=1, misfire_grace_time=None)
+        scheduler.add_job(self._job(self._loop_lag), "interval", seconds=_LAG_EVERY_S, misfire_grace_time=None)
         scheduler.start()
         return scheduler
+
+    def _job(self, work: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:
+        """A job that the scheduler may cut short when the service stops: that is no error."""
+
+        async def run() -> None:
+            try:
+                await work()
+            except asyncio.CancelledError:
+                if not self._stop.is_set():
+                    raise
+
+        return run
 
     async def _refresh(self) -> None:
         with span("derive", services=len(self.watch.shown)):
