@@ -115,9 +115,18 @@ def derive(
         **_costs(items, dict(prices), seconds),
         **energy_numbers(items, why=no_devices),
     }
+    if not any(_tells_failures(w) for w in items):
+        numbers["failed_per_s"] = Number.none("1/s", Absence.NOT_MEASURABLE, "no counter of failures is on these pages")
     if not any(w.seconds for w in items):
         numbers |= {name: Number.none(MEANINGS[name].unit, Absence.NO_DATA, _ONE_SCRAPE) for name in _FROM_COUNTERS}
     return Derived(start_s, end_s, {name: numbers[name] for name in MEANINGS}, goodput, items)
+
+
+def _tells_failures(window: TargetWindow) -> bool:
+    """Whether anything on the page would move when a request fails; without it, none counted is not none failed."""
+    counters = ("http_requests_total", "requests_failed_total", "requests_rejected_total")
+    told = any(window.counter(name) is not None for name in counters)
+    return told or window.counter("requests_finished_total", "finished_reason=error") is not None
 
 
 def _goodput_numbers(goodput: Goodput | None, limits: Limits, seconds: float) -> dict[str, Number]:

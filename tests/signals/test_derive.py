@@ -141,3 +141,12 @@ def test_no_number_is_ever_nan_infinite_or_negative(kind: str) -> None:
         for value in (number.value, *ends):
             assert value is None or (math.isfinite(value) and value >= 0), name
         assert (number.value is None and number.bounds is None) == (number.absence is not None), name
+
+
+def test_failures_that_no_counter_tells_of_are_not_none() -> None:
+    """vLLM 0.8.5 has no HTTP counters and no finished reason for errors: zero failures cannot be read off its page."""
+    counters = {("requests_finished_total", "finished_reason=stop"): 3.0, ("covered_seconds_total", ""): 60.0}
+    up = {("up", ""): Gauge(1.0, 1.0, 1.0, 1.0)}
+    window = TargetWindow("t", "s", "m", "vllm", 0.0, 60.0, counters, {}, up)
+    found = derive([window], ENGINES, LIMITS, {}, start_s=0.0, end_s=60.0).numbers["failed_per_s"]
+    assert (found.value, found.absence) == (None, Absence.NOT_MEASURABLE)
