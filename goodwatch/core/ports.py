@@ -104,3 +104,69 @@ class SampleStore(Protocol):
     def close(self) -> None:
         """Flush and let go of the files; safe to call twice."""
         ...
+
+
+class RequestStore(Protocol):
+    """Keeps spans' parts, the facts made of them, rollups and scores. Frames follow ``signals.request_frames``.
+
+    All methods are blocking and raise ``StoreError`` when the store cannot do it. Intervals are ``[start_s, end_s)``.
+    """
+
+    def append_parts(self, batches: Sequence[pl.DataFrame]) -> int:
+        """Commit parts (``PARTS``) in one transaction, on disk when this returns; returns rows that were new.
+
+        A part whose (trace_id, span_id) is known already is left out: senders repeat what was not acknowledged.
+        """
+        ...
+
+    def parts(self, trace_ids: Sequence[str]) -> pl.DataFrame:
+        """All parts of these traces as ``PARTS``."""
+        ...
+
+    def unsettled(self, before_s: float, limit: int) -> list[str]:
+        """Traces with parts that no fact holds yet and whose last part came before ``before_s``; oldest first."""
+        ...
+
+    def settle(self, trace_ids: Sequence[str], facts: pl.DataFrame) -> None:
+        """Replace the facts of these traces by ``facts`` (``FACTS``) and mark their parts as settled, in one commit."""
+        ...
+
+    def facts(self, start_s: float, end_s: float, **wanted: object) -> pl.DataFrame:
+        """Facts that ended in the interval as ``FACTS``, sorted by ended_at; ``wanted`` filters by equal columns."""
+        ...
+
+    def replace_rollups(
+        self, tier_s: int, starts_s: Sequence[float], rollups: pl.DataFrame, bins: pl.DataFrame
+    ) -> None:
+        """Put these rows (``ROLLUPS``, ``BINS``) in place of all of the same tier and starts."""
+        ...
+
+    def rollups(self, tier_s: int, start_s: float, end_s: float, *, service: str | None = None) -> pl.DataFrame:
+        """Rollups of one tier as ``ROLLUPS``."""
+        ...
+
+    def bins(
+        self, tier_s: int, start_s: float, end_s: float, field: str, *, service: str | None = None
+    ) -> pl.DataFrame:
+        """Bins of one latency field as ``BINS``."""
+        ...
+
+    def append_scores(self, scores: pl.DataFrame) -> None:
+        """Commit scores (``SCORES``); the same identity again replaces."""
+        ...
+
+    def scores(self, start_s: float, end_s: float, *, service: str | None = None) -> pl.DataFrame:
+        """Scores given in the interval as ``SCORES``."""
+        ...
+
+    def compact(self, now_s: float) -> int:
+        """Drop what is past its retention; returns rows dropped."""
+        ...
+
+    def health(self) -> StoreHealth:
+        """State and extent; never raises."""
+        ...
+
+    def close(self) -> None:
+        """Flush and let go of the files; safe to call twice."""
+        ...
