@@ -6,12 +6,11 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-import uvicorn
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fastapi import FastAPI
 
@@ -24,6 +23,7 @@ from exporters.prometheus import Exporter, SelfMetrics
 from goodwatch import __version__
 from goodwatch.api.app import create_app
 from goodwatch.api.auth import Auth
+from goodwatch.api.server import Server, is_loopback, listener, url_of
 from goodwatch.api.ui.pages import pages
 from goodwatch.app import config, logs, wiring
 from goodwatch.app.discovering import Discovering
@@ -68,10 +68,10 @@ async def serve(
     for warning in config.warnings(settings):
         log.warning("configuration", extra={"advice": warning})
     clock = SystemClock()
-    with _listener(settings) as listener:
+    with listener("listen", settings.listen) as listening:
         store = await asyncio.to_thread(wiring.open_store, settings, clock)
         try:
-            service = Service(file, settings, store, listener, clock)
+            service = Service(file, settings, store, listening, clock)
             service.watch.demo_note = note
             await service.run(prepare=prepare, ready=ready)
         finally:
@@ -115,7 +115,7 @@ class Service:
             if prepare is not None:
                 await prepare(self)
             await self.watch.refresh()
-            server = self._server()
+            server = Server(self.app())
             tasks = [
                 asyncio.create_task(work, name=name)
                 for name, work in (
@@ -142,15 +142,9 @@ class Service:
         """The web application."""
         settings = self.settings
         tokens = [(t.name, t.role, t.token.get_secret_value()) for t in settings.auth.tokens]
-        auth = Auth.of(tokens, loopback=_is_loopback(settings.listen_host), insecure=settings.insecure)
+        auth = Auth.of(tokens, loopback=is_loopback(settings.listen_host), insecure=settings.insecure)
         exporter = Exporter(lambda: snapshot(self.watch), self.own)
         return create_app(self.watch, auth=auth, exporter=exporter, routers=(pages(self.watch),))
-
-    def _server(self) -> "_Server":
-        made = uvicorn.Config(
-            self.app(), log_config=None, access_log=False, timeout_graceful_shutdown=5, server_header=False
-        )
-        return _Server(made)
 
     def _scheduler(self) -> AsyncIOScheduler:
         scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1})
@@ -320,7 +314,7 @@ class Service:
         task.add_done_callback(self._asking.discard)
 
     async def _until_stopped(
-        self, tasks: list[asyncio.Task[None]], server: "_Server", ready: Callable[[str], None] | None
+        self, tasks: list[asyncio.Task[None]], server: Server, ready: Callable[[str], None] | None
     ) -> None:
         stopping = asyncio.create_task(self._stop.wait())
         announced = asyncio.create_task(self._announce(server, ready))
@@ -333,14 +327,14 @@ class Service:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    async def _announce(self, server: "_Server", ready: Callable[[str], None] | None) -> None:
+    async def _announce(self, server: Server, ready: Callable[[str], None] | None) -> None:
         await server.up.wait()
-        url = _url(self.listener)
+        url = url_of(self.listener)
         log.info("ready", extra={"url": url})
         if ready is not None:
             ready(url)
 
-    async def _wind_down(self, tasks: list[asyncio.Task[None]], server: "_Server") -> None:
+    async def _wind_down(self, tasks: list[asyncio.Task[None]], server: Server) -> None:
         """Stop intake, drain, flush: what was scraped is kept."""
         server.should_exit = True
         await self.discovering.stop()
@@ -353,42 +347,3 @@ class Service:
         tasks[2].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         log.info("stopped")
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to the service, and tells when it answers."""
-
-    def __init__(self, made: uvicorn.Config) -> None:
-        super().__init__(made)
-        self.up = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
-        await super().startup(sockets)
-        self.up.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Install no handlers."""
-        yield
-
-
-def _listener(settings: config.Settings) -> socket.socket:
-    """A listening socket for ``listen``. Raises ``ConfigError`` when the address cannot be used."""
-    host, port = settings.listen_host, settings.listen_port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=512)
-    except OSError as error:
-        raise ConfigError(
-            f"listen: {settings.listen}: {error.strerror or error}; choose another address, or stop what holds the port"
-        ) from error
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
