@@ -8,12 +8,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, Pro
 
 #: a scrape of an engine takes milliseconds; the default timeout is 10 s, the longest sensible one a minute
 _SCRAPE_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+#: late by more than 50 ms, and scrapes and pages are late as well
+_LAG_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 #: gauges that have no sample until they are known: name → meaning
 _GAUGES: Final = {
     "goodwatch_config_reload_success": "1 if the last reload of the configuration was taken, 0 if it was refused",
     "goodwatch_config_last_reload_timestamp_seconds": "when a configuration was last taken, Unix time",
-    "goodwatch_event_loop_lag_seconds": "how late the event loop was at the last look",
 }
 
 
@@ -30,6 +31,10 @@ class SelfMetrics:
         self._durations = Histogram(
             "goodwatch_scrape_duration_seconds", "time that one scrape took", buckets=_SCRAPE_BUCKETS_S,
             registry=self._registry,
+        )  # fmt: skip
+        self._lag = Histogram(
+            "goodwatch_event_loop_lag_seconds", "how late the event loop woke, looked at every 25 ms",
+            buckets=_LAG_BUCKETS_S, registry=self._registry,
         )  # fmt: skip
         self._store_errors = self._counter("store_errors", "times that the store could not keep or read data")
         self._refused = self._counter("refused_input", "input that was refused by a limit or a rule", "reason")
@@ -74,8 +79,7 @@ class SelfMetrics:
 
     def loop_lag(self, seconds: float) -> None:
         """The event loop ran ``seconds`` later than asked."""
-        with self._lock:
-            self._values["goodwatch_event_loop_lag_seconds"] = seconds
+        self._lag.observe(seconds)
 
     def families(self) -> Iterator[Metric]:
         """All families now; the creation times that the library adds are left out, nobody reads them."""

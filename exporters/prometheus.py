@@ -103,7 +103,6 @@ def series_table() -> str:
     rows += [(name, "gauge", ", ".join(labels), text) for name, (labels, text) in FACTS.items()]
     own = SelfMetrics("")
     own.reloaded(True, 0.0)  # gauges have no sample before they are known
-    own.loop_lag(0.0)
     rows += [
         (f"{f.name}_total" if f.type == "counter" else f.name, f.type, _OWN_LABELS.get(f.name, ""), f.documentation)
         for f in own.families()

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 _AT_START: Final = ("listen", "insecure", "data_dir", "auth", "retention", "telemetry", "log")
 _ASK_VERSION_EVERY_S: Final = 600.0
 _GC_THRESHOLDS: Final = (100_000, 50, 50)
-_LAG_EVERY_S: Final = 1.0
+_LAG_EVERY_S: Final = 0.025
 
 Prepare = Callable[["Service"], Awaitable[None]]
 
@@ -120,7 +120,7 @@ class Service:
                 asyncio.create_task(work, name=name)
                 for name, work in (
                     ("web", server.serve(sockets=[self.listener])), ("scraper", self.scraper.run()), ("keeper", self.keeper.run()),
-                    ("prometheus", self.pulling.run()),
+                    ("prometheus", self.pulling.run()), ("watchdog", self._watch_loop()),
                 )
             ]  # fmt: skip
             self._handle_signals()
@@ -153,7 +153,6 @@ class Service:
         scheduler.add_job(self._job(self.watch.fold_minutes), "interval", seconds=10, misfire_grace_time=None)
         scheduler.add_job(self._job(self._measure), "interval", seconds=30, misfire_grace_time=None)
         scheduler.add_job(self._job(self._compact), "interval", hours=1, misfire_grace_time=None)
-        scheduler.add_job(self._job(self._loop_lag), "interval", seconds=_LAG_EVERY_S, misfire_grace_time=None)
         scheduler.start()
         return scheduler
 
@@ -185,11 +184,12 @@ class Service:
             return
         log.info("compacted", extra={"rows_dropped": dropped})
 
-    async def _loop_lag(self) -> None:
-        """How late the loop wakes after a short sleep: what blocking work would show."""
-        before = self.clock.monotonic_s()
-        await asyncio.sleep(0.05)
-        self.own.loop_lag(max(0.0, self.clock.monotonic_s() - before - 0.05))
+    async def _watch_loop(self) -> None:
+        """How late the loop wakes, all the time: blocking work of any length cannot hide between two looks."""
+        while True:
+            before = self.clock.monotonic_s()
+            await asyncio.sleep(_LAG_EVERY_S)
+            self.own.loop_lag(max(0.0, self.clock.monotonic_s() - before - _LAG_EVERY_S))
 
     # -- pages ------------------------------------------------------------------------------------------------------
 
@@ -339,8 +339,9 @@ class Service:
         server.should_exit = True
         await self.discovering.stop()
         await self.scraper.stop()
-        tasks[3].cancel()
-        await asyncio.gather(tasks[3], return_exceptions=True)
+        for task in tasks[3:]:
+            task.cancel()
+        await asyncio.gather(*tasks[3:], return_exceptions=True)
         with suppress(StoreError):
             await self.watch.fold_minutes()
         await self.keeper.flush()

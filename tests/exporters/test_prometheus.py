@@ -184,7 +184,7 @@ def test_hostile_texts_are_escaped() -> None:
 def test_health_is_unknown_and_not_zero_before_it_is_reported() -> None:
     found = samples_of(exporter_of(Snapshot()))
     assert found["goodwatch_build_info"] == [({"version": "1.2.3"}, 1.0)]
-    for name in ("config_reload_success", "config_last_reload_timestamp_seconds", "event_loop_lag_seconds"):
+    for name in ("config_reload_success", "config_last_reload_timestamp_seconds"):
         assert f"goodwatch_{name}" not in found
     assert "goodwatch_store_bytes" not in found
 
@@ -199,7 +199,8 @@ def test_health_is_exported_as_it_was_reported() -> None:
     assert found["goodwatch_refused_input_total"] == [({"reason": "sample_limit"}, 3.0)]
     assert found["goodwatch_config_reload_success"] == [({}, 0.0)]
     assert found["goodwatch_config_last_reload_timestamp_seconds"] == [({}, 1_700_000_000.0)]
-    assert found["goodwatch_event_loop_lag_seconds"] == [({}, 0.002)]
+    lag = {labels["le"]: value for labels, value in found["goodwatch_event_loop_lag_seconds_bucket"]}
+    assert (lag["0.001"], lag["0.005"], lag["0.05"]) == (0, 1, 1)  # one look, 2 ms late
     assert "process_resident_memory_bytes" in found
     assert not [name for name in found if name.endswith("_created")]
 
