@@ -28,6 +28,7 @@ class PartKind(StrEnum):
     GATEWAY_CALL = "gateway_call"  # a proxy's one call of the engine: carries usage
     GATEWAY_STAGE = "gateway_stage"  # a leg of it (llm-d's prefill and decode)
     CLIENT_CALL = "client_call"  # an application SDK's call of the model
+    ENGINE_LINK = "engine_link"  # no numbers: ties stages to their request and rank (SGLang's scheduler threads)
 
 
 class Outcome(StrEnum):
