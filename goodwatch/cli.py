@@ -14,6 +14,8 @@ import click
 
 from goodwatch import __version__
 from goodwatch.core.errors import ConfigError, GoodwatchError, TransientError
+from goodwatch.plan_cli import plan
+from goodwatch.rules_cli import alerts, slo
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -51,7 +53,13 @@ def main() -> None:
       goodwatch inspect http://HOST:8000/metrics   what a target can tell
       goodwatch demo                               the pages, on a replay of real engines
       goodwatch serve -c goodwatch.yaml            the service
+      goodwatch plan vram --model M --gpu G        what fits on a GPU
     """
+
+
+main.add_command(plan)
+main.add_command(alerts)
+main.add_command(slo)
 
 
 def _limit_options(command: Any) -> Any:
@@ -293,13 +301,13 @@ def draft_engine(source: str, *, name: str | None) -> None:
 
 @main.command()
 def version() -> None:
-    """Print the version of goodwatch, of Python, and the engines it knows."""
-    from goodwatch.app.engines import known_engines
+    """Print the version of goodwatch and of Python, and the engines and accelerator exporters it knows."""
+    from goodwatch.app.engines import known_accelerators, known_engines, table_lines
 
     click.echo(f"goodwatch {__version__} (Python {sys.version.split(maxsplit=1)[0]})")
-    for engine in known_engines().values():
-        span = f", {engine.versions[0]} to {engine.versions[-1]}" if engine.versions else ""
-        click.echo(f"  {engine.name}: {engine.title}{span}")
+    for heading, tables in (("engines", known_engines()), ("accelerator exporters", known_accelerators())):
+        click.echo(f"{heading}:")
+        click.echo("\n".join(table_lines(tables)))
 
 
 @main.command()

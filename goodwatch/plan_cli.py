@@ -60,9 +60,9 @@ def plan_vram(*, cases: Path | None, as_json: bool, **flags: Any) -> None:
       goodwatch plan vram --model Qwen/Qwen3-32B --gpu "H100 80GB" --max-model-len 32000
       goodwatch plan vram --model ./my-model --gpu L40S --engine sglang --tp 2 --json
     """
-    from rich.console import Console  # noqa: PLC0415  a command imports what it needs when it runs
+    from rich.console import Console
 
-    from goodwatch.app.planning import VramOptions, case_rows, show_vram, vram, vram_json  # noqa: PLC0415
+    from goodwatch.app.planning import VramOptions, case_rows, show_vram, vram, vram_json
 
     try:
         if cases is not None:

@@ -1,0 +1,1 @@
+"""Rules as code: an SLO and the engines' tables in, recording and alerting rules out. Pure."""
