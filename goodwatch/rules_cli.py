@@ -61,7 +61,7 @@ def alerts() -> None:
 def build_rules(
     files: tuple[Path, ...], config: Path | None, pins: tuple[str, ...], out: Path, forms: tuple[str, ...]
 ) -> None:
-    r"""Write rules, their unit tests, PrometheusRule objects and Grafana alerts.
+    r"""Write rules, their unit tests, PrometheusRule objects and Grafana alerts for the SLOs of FILES.
 
     \b
     Examples:
@@ -84,7 +84,7 @@ def build_rules(
 @_PINS
 @click.option("--scrape-interval", default="15s", show_default=True, help="How often Prometheus scrapes the engines.")
 def lint_rules(files: tuple[Path, ...], pins: tuple[str, ...], scrape_interval: str) -> None:
-    r"""Find the field's known mistakes in rule files and Grafana boards.
+    r"""Find the field's known mistakes in FILES: Prometheus rules and Grafana boards.
 
     \b
     Exit codes: 0 nothing found, 1 findings, 2 a file cannot be read.
@@ -113,7 +113,7 @@ def slo() -> None:
 @_CONFIG
 @_PINS
 def check_slo(files: tuple[Path, ...], config: Path | None, pins: tuple[str, ...]) -> None:
-    r"""Say which SLOs cannot work, and why.
+    r"""Say which SLOs of FILES cannot work, and why.
 
     \b
     Exit codes: 0 all can work, 1 some cannot, 2 a file must be mended.
@@ -134,7 +134,7 @@ def check_slo(files: tuple[Path, ...], config: Path | None, pins: tuple[str, ...
 @slo.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 def import_slo(files: tuple[Path, ...]) -> None:
-    """Read OpenSLO v1 or Sloth's prometheus/v1, print goodwatch's form."""
+    """Read FILES of OpenSLO v1 or Sloth's prometheus/v1, print goodwatch's form."""
     from goodwatch.app import ruling
 
     with _told():
@@ -144,9 +144,11 @@ def import_slo(files: tuple[Path, ...]) -> None:
 @slo.command("export")
 @_FILES
 @_CONFIG
-@click.option("--form", type=click.Choice(["openslo", "goodwatch"]), default="openslo", show_default=True)
+@click.option(
+    "--form", type=click.Choice(["openslo", "goodwatch"]), default="openslo", show_default=True, help="What to print."
+)
 def export_slo(files: tuple[Path, ...], config: Path | None, form: str) -> None:
-    """Print SLOs as OpenSLO v1."""
+    """Print the SLOs of FILES as OpenSLO v1."""
     from goodwatch.app import ruling
 
     with _told():

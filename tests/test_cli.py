@@ -341,7 +341,7 @@ def test_the_help_of_every_command_says_what_it_takes(path: tuple[str, ...], com
     assert usage.startswith("Usage:")
     assert len(text.split()) > 5
     for argument in (p for p in command.params if isinstance(p, click.Argument)):
-        assert argument.make_metavar(click.Context(command)).strip("[]{}").split("|")[0].upper() in text.upper()
+        assert argument.make_metavar(click.Context(command)).strip("[]{}.").split("|")[0].strip("]").upper() in text.upper()
     for option in (p for p in command.params if isinstance(p, click.Option)):
         assert option.help, f"{' '.join(path)} {option.opts[0]}"
 
@@ -356,3 +356,12 @@ def test_help_starts_without_what_only_a_service_needs() -> None:
     script = "import sys, goodwatch.cli; print([m for m in sys.argv[1:] if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script, *HEAVY], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_version_lists_engines_and_accelerator_exporters() -> None:
+    done = run("version")
+    engines, accelerators = done.stdout.split("accelerator exporters:\n")
+    assert f"goodwatch {__version__} (Python 3." in engines
+    assert "  vllm: vLLM, 0." in engines
+    assert "  dcgm: NVIDIA DCGM exporter\n" in accelerators
+    assert "vllm" not in accelerators

@@ -1,15 +1,55 @@
-"""What other machines ask goodwatch: is it alive, is it ready, and its metrics."""
+"""What other machines ask goodwatch: is it alive, is it ready, how its discoveries fare, and its metrics."""
 
 import asyncio
 import gzip
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
 
 from exporters.prometheus import Exporter, Snapshot
 from goodwatch.api.problem import ProblemError, documented
 from goodwatch.api.shapes import HealthShape
+from goodwatch.app.discovering import DiscoveryView
 from goodwatch.app.view import Views
+
+
+class DiscoveryProblem(BaseModel):
+    """Something that one discovery cannot do now."""
+
+    at: str = Field(description="Where: a file, a DNS name, a namespace, a pod.")
+    text: str = Field(description="What is wrong, what becomes of the targets, and what to do.")
+
+
+class DiscoveryShape(BaseModel):
+    """One discovery now."""
+
+    name: str = Field(description="Its place in the configuration, such as dns_sd[0].")
+    targets: int = Field(description="Targets as last seen; those that stay while it cannot look again included.")
+    problems: list[DiscoveryProblem]
+
+
+class DiscoveriesShape(BaseModel):
+    """All discoveries in the order of the configuration."""
+
+    discoveries: list[DiscoveryShape]
+
+
+def discovery_routes(found: Callable[[], Sequence[DiscoveryView]]) -> APIRouter:
+    """The route of discoveries; ``found`` is asked at each request, on the event loop."""
+    router = APIRouter(prefix="/api/v1", tags=["targets"])
+
+    @router.get("/discoveries", summary="How targets are found, and what is wrong with that")
+    async def discoveries() -> DiscoveriesShape:
+        """Every discovery of the configuration, with what it cannot do now; targets of the file are not among them."""
+        return DiscoveriesShape(discoveries=[_discovery(one) for one in found()])
+
+    return router
+
+
+def _discovery(view: DiscoveryView) -> DiscoveryShape:
+    problems = [DiscoveryProblem(at=at, text=text) for at, text in view.problems]
+    return DiscoveryShape(name=view.name, targets=view.targets, problems=problems)
 
 
 def health_routes(views: Views) -> APIRouter:

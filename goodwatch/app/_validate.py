@@ -95,7 +95,9 @@ def read_sources(path: Path, environ: Mapping[str, str] | None, schema: Schema) 
     fatal = [Problem(str(path), fault.line, "", fault.text) for fault in file.faults if file.root is None]
     if not fatal and not isinstance(file.value, dict):
         known = ", ".join(keys_at(schema, ()))
-        what = "the file is empty" if file.root is None else f"the file holds {short(file.value)} and not a mapping"
+        # A text may be a secret that the environment put in.
+        held = "a text" if isinstance(file.value, str) else short(file.value)
+        what = "the file is empty" if file.root is None else f"the file holds {held} and not a mapping"
         fatal = [Problem(str(path), 1, "", f"{what}; write 'key: value' lines, keys: {known}")]
     data: Any = file.value
     for override in found if not fatal else ():

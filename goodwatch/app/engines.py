@@ -41,3 +41,12 @@ def known_accelerators() -> Mapping[str, Engine]:
         table = point.load()
         found[table.name] = table
     return MappingProxyType(found)
+
+
+def table_lines(tables: Mapping[str, Engine]) -> list[str]:
+    """One line for each table, by name: what it reads, and of which versions where that is known."""
+    return [f"  {name}: {tables[name].title}{_versions(tables[name])}" for name in sorted(tables)]
+
+
+def _versions(table: Engine) -> str:
+    return f", {table.versions[0]} to {table.versions[-1]}" if table.versions else ""

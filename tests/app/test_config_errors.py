@@ -196,3 +196,12 @@ def test_any_mapping_loads_or_is_a_configuration_error(
     path.write_text(yaml.safe_dump(mapping), encoding="utf-8")
     with contextlib.suppress(ConfigError):
         warnings(load(path, engines=ENGINES, environ={}))
+
+
+def test_a_file_that_is_one_secret_does_not_show_it(read: Read) -> None:
+    lines = wrong(read, "${SECRET}", {"SECRET": "hunter2-hunter2"})
+    assert lines == [
+        "goodwatch.yaml:1: the file holds a text and not a mapping; write 'key: value' lines, "
+        + lines[0].partition("lines, ")[2]
+    ]
+    assert "hunter2" not in "".join(lines)

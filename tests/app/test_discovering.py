@@ -9,7 +9,7 @@ import pytest
 
 from collector.discovery.port import OnChange
 from collector.targets import TargetSpec
-from goodwatch.app.discovering import Discovering
+from goodwatch.app.discovering import Discovering, DiscoveryView
 from goodwatch.core.model import Target
 
 
@@ -106,3 +106,35 @@ async def test_a_discovery_that_breaks_is_told_and_the_others_go_on(
         assert [r.message for r in caplog.records] == ["a discovery broke; this is a bug"], "told at once"
     await discovering.stop()
     assert told == ["changed"]
+
+
+async def test_each_is_shown_with_its_targets_and_what_is_wrong_with_it_now(told: list[str]) -> None:
+    first, second = Scripted(problems={"a.json": "empty"}), Scripted("fake_sd[1]")
+    discovering = Discovering(tells(told))
+    await discovering.follow([first, second], 1)
+    await second.begun.wait()
+    second.find("b")
+    assert discovering.views() == (
+        DiscoveryView("fake_sd[0]", 0, (("a.json", "empty"),)), DiscoveryView("fake_sd[1]", 1),
+    )  # fmt: skip
+    first.problems.clear()
+    assert discovering.views()[0].problems == ()
+    await discovering.stop()
+
+
+async def test_one_that_broke_is_shown_as_broken_until_others_take_its_place(
+    told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    discovering = Discovering(tells(told))
+    await discovering.follow([Scripted(breaks=True)], 1)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    (view,) = discovering.views()
+    ((_, text),) = view.problems
+    assert not view.running
+    assert "bug" in text
+    assert "restart" in text
+    await discovering.follow([Scripted()], 2)
+    assert discovering.views()[0].problems == ()
+    await discovering.stop()
+    assert [r.message for r in caplog.records] == ["a discovery broke; this is a bug"]

@@ -24,7 +24,8 @@ from goodwatch.app.show import show_capability
 from goodwatch.app.view import ServiceView
 from goodwatch.core.clock import SystemClock
 from goodwatch.core.errors import TransientError
-from goodwatch.core.model import Absence, Limits, SignalStatus, Target
+from goodwatch.core.model import Absence, Bounds, Limits, SignalStatus, Target
+from tests.app.test_layers import Watched
 from tests.collector.engines.pages import body
 from tests.support.engine_server import TEXT, engine_server
 
@@ -117,6 +118,22 @@ def test_001_a_router_in_front_is_not_the_engine() -> None:
         assert re.search("[Ss]crape the engine", found.remarks[0].text)
 
 
+def test_001_the_router_s_port_in_the_service_changes_no_number_but_what_its_own_price_is_part_of() -> None:
+    own = "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1.7e9\n"
+    own += "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 439.7\n"
+    per_endpoint = '# TYPE vllm:current_qps gauge\nvllm:current_qps{server="http://e"} 2\n'
+    per_endpoint += 'vllm:num_requests_running{server="http://e"} 5\n'
+    engine = Watched("engine", body("vllm_0_32_0"))
+    alone = view_over_a_minute(engine).derived.numbers
+    names = [n for n in alone if "usd" not in n]  # whether the router holds GPUs is not known
+    for page in (own, own + per_endpoint):
+        both = view_over_a_minute(engine, Watched("router", page)).derived.numbers
+        assert {n: (both[n].value, both[n].bounds) for n in names} == {
+            n: (alone[n].value, alone[n].bounds) for n in names
+        }
+        assert (both["usd_per_hour"].value, alone["usd_per_hour"].value) == (None, 3.6)
+
+
 def test_001_uptime_is_counted_from_the_start_of_the_process(old_names: Case) -> None:
     assert old_names.signal("process_start_seconds")["number"] == 1742624005.57
     page = old_names.path.read_text()
@@ -196,6 +213,14 @@ def test_004_one_engine_is_never_the_total(two_engines: Case) -> None:
     assert not any(re.search(r"(sum|total)[^()]{0,9}78", said) for said in two_engines.said())
 
 
+def test_004_a_series_that_is_on_the_page_twice_counts_once(two_engines: Case) -> None:
+    page = two_engines.path.read_text()
+    found = report_of(page + page)
+    lengths = next(s for s in found.signals if s.name == "input_length_tokens")
+    assert lengths.value.startswith("sum 104 tokens")
+    assert "was given before" in next(r.text for r in found.remarks if r.code == "page_problems")
+
+
 def test_004_a_cut_page_does_not_date_the_engine_too_early(two_engines: Case) -> None:
     assert two_engines.report.version == "0.8.5 or newer"  # it was 0.10
 
@@ -212,9 +237,18 @@ def test_nothing_absent_is_a_number(name: str) -> None:
     assert all((s["number"], s["value"], s["source"]) == (None, "", "") and s["why"] for s in absent)
 
 
-def report_of(page: str, *, now_s: float | None = None) -> Capability:
+def report_of(page: str, *, now_s: float | None = None, limits: Limits | None = None) -> Capability:
     target = Target("t", "http://t/metrics", "s")
-    return capability(TargetReader(target, known_engines()).understand(page, None), now_s=now_s)
+    return capability(TargetReader(target, known_engines()).understand(page, None), limits or Limits(), now_s=now_s)
+
+
+def view_over_a_minute(*targets: Watched, service: dict[str, Any] | None = None) -> ServiceView:
+    """The page of a service whose targets count, in one minute, all that their pages say."""
+    rows = [row for t in targets for row in t.rows if row["minute_s"] > 0]
+    before = [row for t in targets for row in t.rows if row["minute_s"] == 0]
+    chat = Service.model_validate({"name": "chat", "slo": service or {"ttft": "500ms", "objective": 0.9}})
+    facts = tuple(t.facts() for t in targets)
+    return service_view(ServiceInputs("chat", chat, facts, rows, before, 0.0, 60.0), known_engines())
 
 
 # -- 005: metrics answer 500 while the engine serves ----------------------------------------------------------------
@@ -295,3 +329,48 @@ async def test_005_inspecting_it_names_the_likely_cause() -> None:
         how = How(known_engines(), Limits(), READ_AT_S)
         with pytest.raises(TransientError, match=r"telemetry fault.*PROMETHEUS_MULTIPROC_DIR.*local disk"):
             await asyncio.to_thread(lambda: list(inspect(server.url(), how)))
+
+
+# -- 016: a gateway whose histogram ends at 10 s before calls of minutes ---------------------------------------------
+
+
+def capped_gateway(requests: int = 200, mean_s: float = 150.0) -> str:
+    """A page of a gateway with the bounds of the case: every call is in the last bucket."""
+    (edges,) = re.findall(r"edges: ([\d. ]+) s", (CASES / "016-gateway-10s-bucket-cap" / "facts.txt").read_text())
+    name, total = "litellm_request_total_latency_metric", "litellm_proxy_total_requests_metric"
+    lines = [f"# TYPE {name} histogram", *(f'{name}_bucket{{model="m",le="{edge}"}} 0' for edge in edges.split())]
+    lines += [f'{name}_bucket{{model="m",le="+Inf"}} {requests}', f'{name}_sum{{model="m"}} {requests * mean_s}']
+    lines += [f'{name}_count{{model="m"}} {requests}', f"# TYPE {total} counter"]
+    return "\n".join([*lines, f'{total}{{status_code="200",model="m"}} {requests}', ""])
+
+
+def test_016_a_target_above_the_last_bound_is_told_with_what_to_do() -> None:
+    found = report_of(capped_gateway(), limits=Limits(e2e_s=60.0))
+    text = next(r.text for r in found.remarks if r.code == "target_above_top_bucket")
+    assert "60 s lies above the top bucket (10 s)" in text
+    assert "Use another series for this SLO" in text
+
+
+def test_016_the_mean_is_told_and_quantiles_are_open_above() -> None:
+    e2e = next(s for s in report_of(capped_gateway()).signals if s.name == "e2e_seconds")
+    assert e2e.value == "200 seen, mean 150 s, p50 in 10 s–∞"
+    numbers = view_over_a_minute(Watched("gateway", capped_gateway())).derived.numbers
+    for name in ("e2e_p50_seconds", "e2e_p90_seconds", "e2e_p99_seconds"):
+        assert (numbers[name].value, numbers[name].bounds) == (None, Bounds(10.0, None))
+
+
+def test_016_what_cannot_be_told_from_the_histogram_is_neither_met_nor_missed() -> None:
+    view = view_over_a_minute(Watched("gateway", capped_gateway()), service={"e2e": "60s", "objective": 0.9})
+    attainment = view.derived.numbers["attainment_ratio"]
+    assert (attainment.value, attainment.bounds) == (None, Bounds(0.0, 1.0))
+    assert "too wide to prove it" in view.headline
+
+
+def test_016_with_the_engine_behind_it_latencies_are_the_engine_s_and_nothing_is_negative() -> None:
+    engine, gateway = Watched("engine", body("vllm_0_32_0")), Watched("gateway", capped_gateway())
+    both, alone = view_over_a_minute(engine, gateway).derived.numbers, view_over_a_minute(engine).derived.numbers
+    for name in ("e2e_p50_seconds", "e2e_p99_seconds", "ttft_p50_seconds", "request_rate_per_s"):
+        assert (both[name].value, both[name].bounds) == (alone[name].value, alone[name].bounds)
+    assert "without gateway: it sees the same requests" in both["e2e_p50_seconds"].note
+    low = [n.value if n.bounds is None else n.bounds.low for n in both.values()]
+    assert all(v is None or v >= 0 for v in low)
