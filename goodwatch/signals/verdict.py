@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from goodwatch.core.model import Absence, Limits, Number
 from goodwatch.signals.derive import Derived
@@ -29,6 +29,9 @@ class Reach:
     pending: int  # not scraped yet
     error: str = ""
     blind: bool = False  # every target that cannot be read answers all the same, but not with a page
+
+#: an interval wider than this is no ground to call a service good
+_TELLS_NOTHING: Final = 0.5
 
 
 def verdict(
@@ -124,6 +127,9 @@ def _calm(derived: Derived, objective: float | None) -> Verdict:
     if attainment.bounds is None:
         return Verdict("good" if objective is None else "no data", attainment.note or "nothing stands out")
     low, high = attainment.bounds.low, attainment.bounds.high
+    if objective is not None and low < objective and (high or 1.0) - low > _TELLS_NOTHING:
+        text = f"attainment between {low:.1%} and {high or 0:.1%}, too wide to say anything; traces would tell (otlp)"
+        return Verdict("no data", text)
     if objective is not None and low < objective:
         return Verdict(
             "good", f"nothing stands out; attainment between {low:.1%} and {high or 0:.1%}, too wide to prove it"

@@ -110,3 +110,9 @@ def test_every_state_has_a_headline(objective: float | None) -> None:
     for found in (derived(), derived(**attained(0.1, 0.2)), derived(**attained(0.1, 1.0)), derived(**attained(1, 1))):
         for reach in (UP, replace(UP, up=1, error="x"), replace(UP, up=0, error="x"), Reach(2, 0, 2)):
             assert verdict(found, LIMITS, objective, reach).headline
+
+
+def test_bounds_from_nothing_to_everything_are_no_praise() -> None:
+    found = judged(derived(**attained(0.1, 1.0)))
+    assert found.state == "no data"
+    assert "too wide to say anything" in found.headline
