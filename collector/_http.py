@@ -118,14 +118,17 @@ async def read_body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes
     if inflater is None and (response.content_length or 0) > limit_bytes:
         raise _over_limit(response, limit_bytes)
     pieces: list[bytes] = []
-    size_bytes = 0
+    size_bytes = held_bytes = 0
     async for chunk in response.content.iter_any():
         for piece in (chunk,) if inflater is None else inflater.feed(chunk):
             size_bytes += len(piece)
             if size_bytes > limit_bytes:
                 raise _over_limit(response, limit_bytes)
             pieces.append(piece)
-            await asyncio.sleep(0)  # a large body must not hold up the other targets
+            held_bytes += len(piece)
+            if held_bytes >= INFLATE_STEP_BYTES:  # a large body must not hold up the other targets
+                held_bytes = 0
+                await asyncio.sleep(0)
     if inflater is not None and not inflater.finished:
         raise FetchError("decode", f"the gzip body of {shown(response.url)} was cut short")
     return b"".join(pieces)

@@ -2,57 +2,36 @@
 
 The same family reaches us as ``vllm:x``, ``vllm_x`` (agents that forbid colons), ``ray_vllm_x``, with or without
 ``_total`` (OpenMetrics, OpenTelemetry translation). One key stands for all of them; the wire's name is kept for show.
+Which family a sample belongs to follows from names and labels, so it is found once as long as a page keeps its series.
 """
 
+import copy
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
 
-from goodwatch.core.histogram import cumulative
-from goodwatch.core.model import Histogram
+from collector._families_placing import UNTYPED, WRAPPERS, FamilyId, Place, Placing, Series, family_key, series_at
 from goodwatch.core.page import Page
 
-_WRAPPERS: Final = re.compile(r"^(?:ray_|kserve_)+")
-_HISTOGRAM_SUFFIXES: Final = ("_bucket", "_count", "_sum")
-_UNTYPED: Final = ("unknown", "untyped", "")
+__all__ = ["Families", "Family", "Series", "family_key"]
+
+_NOWHERE: Final[frozenset[int]] = frozenset()
 _SELECTOR: Final = re.compile(r'(?P<name>.*)\{(?P<label>\w+)(?P<compare>!?=)""\}')
-
-
-@lru_cache(maxsize=8192)
-def family_key(name: str) -> str:
-    """The spelling-free key of a family name."""
-    key = _WRAPPERS.sub("", name.lower().replace(":", "_"))
-    return key.removesuffix("_total")
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One series of a family: labels (``le`` left out), and a value or a whole histogram."""
-
-    labels: Mapping[str, str]
-    value: float
-    histogram: Histogram | None = None
-    closed: bool = True  # False: a histogram without _count and +Inf, so its total is only what the buckets show
 
 
 @dataclass(slots=True)
 class Family:
-    """Series under one name and type."""
+    """Series under one name and type.
+
+    ``places`` is the same object as long as a page keeps its series and each of them has a value; else None.
+    """
 
     name: str  # as declared on the wire
     type: str
     series: list[Series] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Parts:
-    labels: Mapping[str, str]
-    buckets: dict[float, float] = field(default_factory=dict)
-    count: float | None = None
-    sum: float | None = None
+    places: Sequence[Place] | None = None
 
 
 class Families:
@@ -60,52 +39,78 @@ class Families:
 
     ``get`` falls back to an untyped family of the same key, since some relays lose ``# TYPE``; a family of another
     declared type is another thing (SGLang's kv_transfer_* changed from gauge to histogram under one name).
+    Families may be shared between pages and must not be changed. Values are read when a family is asked for: many
+    families of a page never are.
     """
 
     def __init__(self, page: Page) -> None:
-        self._families: dict[tuple[str, str], Family] = {}
-        self.created_count = 0
-        self.nan_count = 0
-        parts: dict[tuple[str, str], dict[tuple[tuple[str, str], ...], _Parts]] = {}
-        for name, kind in page.types.items():  # nothing happened yet, or a flag is off: named all the same
-            if not name.endswith("_created"):
-                self._families.setdefault((family_key(name), kind), Family(name, kind))
-        bucketed = {s.name.removesuffix("_bucket") for s in page.samples if s.name.endswith("_bucket")}
-        for sample in page.samples:
-            if sample.name.endswith("_created"):
-                self.created_count += 1
-                continue
-            name, kind, suffix = _place(sample.name, page.types, bucketed)
-            family = self._families.setdefault((family_key(name), kind), Family(name, kind))
-            if kind != "histogram":
-                if math.isnan(sample.value):
-                    self.nan_count += 1
-                    continue
-                family.series.append(Series(sample.labels, sample.value))
-                continue
-            labels = {k: v for k, v in sample.labels.items() if k != "le"}
-            group = parts.setdefault((family_key(name), kind), {})
-            one = group.setdefault(tuple(sorted(labels.items())), _Parts(labels))
-            _take(one, suffix, sample.labels.get("le"), sample.value)
-        for key, group in parts.items():
-            self._families[key].series = [_series(p) for p in group.values()]
-        self._keys = {key for key, _ in self._families}
+        self._page = page
+        self._placing = Placing.of(page)
+        self._read: dict[FamilyId, Family] = {}
+        self._stale: dict[FamilyId, frozenset[int]] = {}  # places at which a family in ``_read`` is out of date
+        self.created_count = self._placing.created_count
+        self.nan_count = sum(self._is_nan(place) for _, places in self._placing.families.values() for place in places)
+
+    def after(self, page: Page, moved: Iterable[int]) -> "tuple[Families, set[str]]":
+        """The families of a page with the same series in the same order, and the keys of those that are not the same.
+
+        ``moved`` are the positions of samples that may have other values; families without one are taken over.
+        """
+        places: dict[FamilyId, set[int]] = {}
+        of_sample = self._placing.of_sample
+        for position in moved:
+            placed = of_sample[position]
+            if placed is not None:
+                places.setdefault(placed[0], set()).add(placed[1])
+        found = copy.copy(self)
+        found._page = page
+        # In this order: a thread that reads a family meanwhile first keeps it and then strikes it off.
+        found._stale = self._stale.copy()
+        found._read = self._read.copy()
+        for family_id, which in places.items():
+            at = [self._placing.families[family_id][1][number] for number in which]
+            found.nan_count += sum(found._is_nan(place) - self._is_nan(place) for place in at)
+            if family_id in found._read:
+                found._stale[family_id] = found._stale.get(family_id, _NOWHERE) | which
+        return found, {key for key, _ in places}
+
+    def _family(self, family_id: FamilyId) -> Family:
+        """A family with the values of this page."""
+        stale = self._stale.get(family_id)  # before ``_read``: another thread stores there first, then strikes off here
+        old = self._read.get(family_id)
+        if old is not None and stale is None:
+            return old
+        name, places = self._placing.families[family_id]
+        samples = self._page.samples
+        if old is not None and stale is not None and old.places is not None:
+            found: list[Series | None] = [*old.series]
+            for number in stale:
+                found[number] = series_at(places[number], samples)
+        else:
+            found = [series_at(place, samples) for place in places]
+        series = [one for one in found if one is not None]
+        family = Family(name, family_id[1], series, places if len(series) == len(places) else None)
+        self._read[family_id] = family
+        self._stale.pop(family_id, None)
+        return family
+
+    def _is_nan(self, place: Place) -> bool:
+        return isinstance(place, int) and math.isnan(self._page.samples[place].value)
 
     def __iter__(self) -> Iterator[Family]:
         """Every family, in the order of the page."""
-        return iter(self._families.values())
+        return map(self._family, self._placing.families)
 
     @property
     def wrapped(self) -> bool:
         """True when a wrapper (Ray Serve, KServe) renamed the families; such series are born at their first event."""
-        return any(_WRAPPERS.match(family.name.lower()) for family in self)
+        return any(WRAPPERS.match(name.lower()) for name, _ in self._placing.families.values())
 
     def get(self, metric: str, kind: str) -> Family | None:
         """The family of this name and type that has series, by any spelling; None when the page has none."""
         key = family_key(metric)
-        for wanted in (kind, *_UNTYPED):
-            family = self._families.get((key, wanted))
-            if family is not None and family.series:
+        for wanted in (kind, *UNTYPED):
+            if (key, wanted) in self._placing.families and (family := self._family((key, wanted))).series:
                 return family
         return None
 
@@ -117,45 +122,8 @@ class Families:
         """
         selector = _SELECTOR.fullmatch(metric)
         if selector is None:
-            return family_key(metric) in self._keys
+            return family_key(metric) in self._placing.keys
         name, label, present = selector["name"], selector["label"], selector["compare"] == "!="
         key, prefix = family_key(name), name.endswith(":")
-        families = (f for (k, _), f in self._families.items() if k == key or (prefix and k.startswith(key)))
-        return any(bool(s.labels.get(label)) == present for f in families for s in f.series)
-
-
-def _place(name: str, types: Mapping[str, str], bucketed: set[str]) -> tuple[str, str, str]:
-    """Family name, type and histogram suffix of one sample name."""
-    for suffix in _HISTOGRAM_SUFFIXES:
-        if name.endswith(suffix):
-            base = name[: -len(suffix)]
-            if types.get(base) == "histogram" or (types.get(base, "") in _UNTYPED and base in bucketed):
-                return base, "histogram", suffix
-    if name in types:
-        return name, types[name], ""
-    base = name.removesuffix("_total")
-    if types.get(base) in ("counter", "unknown"):
-        return base, "counter", ""
-    return name, ("counter" if name.endswith("_total") else "untyped"), ""
-
-
-def _take(parts: _Parts, suffix: str, le: str | None, value: float) -> None:
-    if not math.isfinite(value):  # no count and no sum: unknown
-        return
-    if suffix == "_count":
-        parts.count = value
-    elif suffix == "_sum":
-        parts.sum = value
-    elif le is not None:
-        try:
-            bound = float(le)
-        except ValueError:
-            return
-        if not math.isnan(bound):
-            parts.buckets.setdefault(bound, value)
-
-
-def _series(parts: _Parts) -> Series:
-    closed = parts.count is not None or float("inf") in parts.buckets
-    histogram = cumulative(parts.buckets, count=parts.count, total_sum=parts.sum)
-    return Series(parts.labels, histogram.total, histogram, closed)
+        ids = (i for i in self._placing.families if i[0] == key or (prefix and i[0].startswith(key)))
+        return any(bool(s.labels.get(label)) == present for i in ids for s in self._family(i).series)

@@ -6,11 +6,11 @@ rank are taken once, everything else under one signal adds up (engine-metrics re
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
-from collector.families import Families, Family, Series
+from collector.families import Families, Family, Series, family_key
 from goodwatch.core.catalogue import CATALOGUE, Signal
 from goodwatch.core.engine import Engine, Source
 from goodwatch.core.histogram import merged
@@ -75,47 +75,132 @@ def read(families: Families, engine: Engine, *, pinned: bool = False) -> Reading
 
     ``pinned`` says that an operator declared this engine, which lets unprefixed names be claimed.
     """
-    resolved: dict[str, Resolved] = {}
-    for name, sources in engine.signals.items():
-        found = next(
-            (r for s in sources if (pinned or not s.declared_only) and (r := _resolve(name, s, families, engine))),
-            None,
+    return Resolver(engine, pinned=pinned).read(families)
+
+
+class Resolver:
+    """Resolves pages of one target. A signal is resolved again when a family that it looks at is another."""
+
+    def __init__(self, engine: Engine, *, pinned: bool = False) -> None:
+        self.engine = engine
+        self.pinned = pinned
+        self._sources = {
+            name: tuple(s for s in sources if pinned or not s.declared_only) for name, sources in engine.signals.items()
+        }
+        self._signals_of: dict[str, list[str]] = {}  # family key → signals that look at it
+        for name, sources in self._sources.items():
+            for key in {family_key(metric.partition("{")[0]) for s in sources for metric in _metrics(s)}:
+                self._signals_of.setdefault(key, []).append(name)
+        self._groups = _Groups()
+        self._found: dict[str, Resolved] = {}  # as read: before series without a model get the page's only one
+        self._reading = Reading(engine, ())
+
+    def read(self, families: Families, moved: Set[str] | None = None) -> Reading:
+        """The reading of a page.
+
+        ``moved`` are the keys of the families that are not those of the page that was read last (see
+        ``Families.after``); without it everything is resolved.
+        """
+        last = self._reading
+        names = self._sources if moved is None else {n for key in moved for n in self._signals_of.get(key, ())}
+        fresh = {n: found for n in names if (found := self._first(n, families)) is not None}
+        same_names = moved is not None and all((n in fresh) == (n in self._found) for n in names)
+        if same_names:
+            self._found |= fresh
+        else:
+            self._found = {n: r for n in self._sources if (r := fresh.get(n) if n in names else self._found.get(n))}
+        models = tuple(sorted({v.model for r in self._found.values() for v in r.values if v.model}))
+        taken = fresh if same_names and models == last.models else self._found
+        filled = {n: _with_model(r, models[0]) for n, r in taken.items()} if len(models) == 1 else taken
+        resolved = {**last.resolved, **filled} if taken is fresh and moved is not None else filled
+        facts = last.facts if moved is not None and not self._tells_facts(moved) else _facts(families, self.engine)
+        self._reading = Reading(self.engine, models, resolved, facts)
+        return self._reading
+
+    def _first(self, name: str, families: Families) -> Resolved | None:
+        """A signal from the first of its sources that is on the page."""
+        return next(
+            (r for s in self._sources[name] if (r := _resolve(name, s, families, self.engine, self._groups))), None
         )
-        if found is not None:
-            resolved[name] = found
-    models = tuple(sorted({v.model for r in resolved.values() for v in r.values if v.model}))
-    if len(models) == 1:
-        resolved = {name: _with_model(r, models[0]) for name, r in resolved.items()}
-    return Reading(engine, models, resolved, _facts(families, engine))
+
+    def _tells_facts(self, moved: Set[str]) -> bool:
+        return any(family_key(metric) in moved for metric in self.engine.info)
 
 
-def _resolve(name: str, source: Source, families: Families, engine: Engine) -> Resolved | None:
+def _metrics(source: Source) -> tuple[str, ...]:
+    """Every family that a source looks at."""
+    return (source.metric, *source.plus, *source.minus, *source.times, *source.over, *source.needs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Series of a family that make up one canonical value, by labels alone."""
+
+    model: str
+    rank: str
+    part: str
+    at: tuple[int, ...]  # in the family's series
+    same: tuple[object, ...] | None  # equal for series that repeat one value; None when none does
+
+
+def _resolve(name: str, source: Source, families: Families, engine: Engine, groups: "_Groups") -> Resolved | None:
     family = families.get(source.metric, source.type)
     if family is None:
         return None
     signal = CATALOGUE[name]
-    series = [s for s in _totals_only(family.series, engine.total_labels) if _matches(s, source.where)]
-    pairs = [(s, v) for s in series if (v := _value(s, source, signal, families, engine)) is not None]
-    if not pairs:
-        return None
-    groups: dict[tuple[str, str, str], list[tuple[Series, float | Histogram]]] = {}
-    for one, value in pairs:
-        key = (_model(one, engine), rank_of(one, engine), _part(one, source))
-        groups.setdefault(key, []).append((one, value))
     repeated, unlike = 1, False
     values: list[Value] = []
-    for (model, rank, part), members in sorted(groups.items()):
-        kept = _once(members, engine)
+    for group in groups.of(family, source, engine):
+        members = [
+            (family.series[i], value, None if group.same is None else group.same[n])
+            for n, i in enumerate(group.at)
+            if (value := _value(family.series[i], source, signal, families, engine)) is not None
+        ]
+        if not members:
+            continue
+        kept = [(s, v) for s, v, _ in members] if group.same is None else _once(members)
         repeated = max(repeated, len(members) - len(kept) + 1)
         value, mixed = _combined([v for _, v in kept], signal, source)
         closed = all(s.closed for s, _ in kept)
         unlike = unlike or (mixed and closed)  # what was cut is unlike for that reason
         if isinstance(value, Histogram):
-            values.append(Value(model, rank, part, histogram=value, closed=closed))
+            values.append(Value(group.model, group.rank, group.part, histogram=value, closed=closed))
         else:
-            values.append(Value(model, rank, part, value=value))
+            values.append(Value(group.model, group.rank, group.part, value=value))
+    if not values:
+        return None
     unlike = unlike or len({v.histogram.le for v in values if v.histogram and v.closed}) > 1
     return Resolved(signal, source, family.name, tuple(values), repeated, unlike)
+
+
+class _Groups:
+    """The groups of every source, found once as long as its family keeps its series."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Source, object, tuple[_Group, ...]]] = {}
+
+    def of(self, family: Family, source: Source, engine: Engine) -> tuple[_Group, ...]:
+        """The groups of a family's series for one source, sorted by model, rank and part."""
+        known = self._known.get(id(source))
+        if known is not None and family.places is not None and known[1] is family.places:
+            return known[2]
+        groups = _grouped(family.series, source, engine)
+        self._known[id(source)] = (source, family.places, groups)  # the source is held, so that its id is its own
+        return groups
+
+
+def _grouped(series: Sequence[Series], source: Source, engine: Engine) -> tuple[_Group, ...]:
+    at = {id(one): i for i, one in enumerate(series)}
+    groups: dict[tuple[str, str, str], list[Series]] = {}
+    for one in _totals_only(series, engine.total_labels):
+        if _matches(one, source.where):
+            groups.setdefault((_model(one, engine), rank_of(one, engine), _part(one, source)), []).append(one)
+    found = []
+    for key, members in sorted(groups.items()):
+        same = tuple(_apart_from_copies(one, engine) for one in members)
+        repeats = len(set(same)) < len(same)
+        found.append(_Group(*key, tuple(at[id(one)] for one in members), same if repeats else None))
+    return tuple(found)
 
 
 def _value(
@@ -162,14 +247,14 @@ def _partners(series: Series, metric: str, families: Families, engine: Engine) -
     name, _, where = metric.partition("{")
     wanted = dict(w.split("=", 1) for w in where.rstrip("}").replace('"', "").split(",") if w)
     family = families.get(name, "gauge") or families.get(name, "counter")
-    found: list[tuple[Series, float | Histogram]] = []
+    found: list[tuple[Series, float | Histogram, object]] = []
     for s in _totals_only(family.series, engine.total_labels) if family else ():
         shared = (k for k in s.labels if k in series.labels and k not in wanted and k not in _PROCESS_LABELS)
         if all(s.labels.get(k) == v for k, v in wanted.items()) and all(
             s.labels[k] == series.labels[k] for k in shared
         ):
-            found.append((s, s.value))
-    return [s for s, _ in _once(found, engine)]
+            found.append((s, s.value, _apart_from_copies(s, engine)))
+    return [s for s, _ in _once(found)]
 
 
 def _label_number(series: Series, source: Source) -> float | None:
@@ -226,14 +311,18 @@ def _part(series: Series, source: Source) -> str:
     return f"{source.part_as or source.part}={series.labels[source.part]}"
 
 
-def _once(members: list[tuple[Series, float | Histogram]], engine: Engine) -> list[tuple[Series, float | Histogram]]:
-    """Of series that repeat one value per rank or process keep one: the largest, since a lagging copy is behind."""
+def _apart_from_copies(series: Series, engine: Engine) -> tuple[tuple[str, str], ...]:
+    """The labels of a series without those that tell copies of one value apart: ranks that repeat it, processes."""
     repeat = {*engine.repeat_labels, *engine.ignore_labels, *_PROCESS_LABELS}
-    best: dict[tuple[tuple[str, str], ...], tuple[Series, float | Histogram]] = {}
-    for one, value in members:
-        key = tuple(sorted((k, v) for k, v in one.labels.items() if k not in repeat))
-        if key not in best or _size(value) > _size(best[key][1]):
-            best[key] = (one, value)
+    return tuple(sorted((k, v) for k, v in series.labels.items() if k not in repeat))
+
+
+def _once(members: list[tuple[Series, float | Histogram, object]]) -> list[tuple[Series, float | Histogram]]:
+    """Of series that repeat one value keep one: the largest, since a lagging copy is behind."""
+    best: dict[object, tuple[Series, float | Histogram]] = {}
+    for one, value, same in members:
+        if same not in best or _size(value) > _size(best[same][1]):
+            best[same] = (one, value)
     return list(best.values())
 
 
@@ -243,6 +332,8 @@ def _size(value: float | Histogram) -> float:
 
 def _combined(values: list[float | Histogram], signal: Signal, source: Source) -> tuple[float | Histogram, bool]:
     """Fold series that differ in labels without a meaning of their own; True when unlike bounds were merged."""
+    if len(values) == 1:
+        return values[0], False
     histograms = [v for v in values if isinstance(v, Histogram)]
     if histograms:
         whole = merged(histograms)

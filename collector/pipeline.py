@@ -1,13 +1,13 @@
 """One body of one target → one ``Scrape`` of canonical samples, with what was learnt on the way."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from collector.detect import Version, engine_of, version_of
 from collector.exposition import Parser
 from collector.families import Families
-from collector.normalise import Reading, read
+from collector.normalise import Reading, Resolver
 from goodwatch.core.engine import Engine
 from goodwatch.core.model import Deployment, Scrape, Target
 from goodwatch.core.page import Page
@@ -33,25 +33,18 @@ _NOTHING: Final = Version("", "", "no known engine")
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the series of the last page told, values aside: the next page mostly has the same."""
+    """What the last page told; what follows from its series holds for every page that has the same ones."""
 
     page: Page
+    families: Families
     detected: Engine | None
     by_names: Version
-
-    def same(self, page: Page) -> bool:
-        """Whether a page has the same series in the same order. The parser hands out one label set a series."""
-        mine, theirs = self.page.samples, page.samples
-        return (
-            len(mine) == len(theirs)
-            and len(self.page.types) == len(page.types)
-            and all(a.labels is b.labels and a.name == b.name for a, b in zip(mine, theirs, strict=True))
-        )
+    resolver: Resolver | None  # None: no known engine wrote it
 
 
 @dataclass(slots=True)
 class TargetReader:
-    """Reads the pages of one target; keeps the parser's cache of its series.
+    """Reads the pages of one target; keeps the parser's cache of its series, and what follows from them.
 
     ``told_version`` is what the engine's own version endpoint said; config wins over it, it wins over names.
     """
@@ -64,23 +57,47 @@ class TargetReader:
 
     def understand(self, body: bytes | str, content_type: str | None) -> Understood:
         """Parse and resolve one body. Raises ``PageTooLarge`` as the parser does."""
-        return self.understand_page(self.parser.parse(body, content_type=content_type))
+        again = self.understand_again(body, content_type)
+        if again is not None:
+            return again
+        return self.understand_page(self.parser.parse_whole(body, content_type=content_type))
+
+    def understand_again(self, body: bytes | str, content_type: str | None) -> Understood | None:
+        """The same for a body in which nothing but values changed since the last one; None when more did.
+
+        The work grows with what changed: where it is this much less, it is the same to the last digit.
+        """
+        again = self.parser.reread(body, content_type=content_type)
+        if again is None:
+            return None
+        seen = self._seen
+        if seen is None or again.before is not seen.page:  # the parser went on without us
+            return self.understand_page(again.page)
+        families, moved = seen.families.after(again.page, again.moved)
+        self._seen = replace(seen, page=again.page, families=families)
+        return self._understood(self._seen, moved)
 
     def understand_page(self, page: Page) -> Understood:
         """Resolve a page that was read elsewhere."""
         families = Families(page)
         pinned = self.engines.get(self.target.engine) if self.target.engine else None
-        if self._seen is None or not self._seen.same(page):
+        seen = self._seen
+        if seen is None or not _same_series(seen.page, page):
             detected = engine_of(families, self.engines)
             named = pinned or detected
-            self._seen = _Seen(page, detected, version_of(families, named) if named else _NOTHING)
-        detected = self._seen.detected
-        engine = pinned or detected
-        if engine is None:
-            return Understood(page, families, None, _NOTHING, None)
-        version = self._version(self._seen.by_names)
-        reading = read(families, engine, pinned=pinned is not None)
-        return Understood(page, families, engine, version, reading, detected)
+            by_names = version_of(families, named) if named else _NOTHING
+            resolver = Resolver(named, pinned=pinned is not None) if named else None
+            self._seen = _Seen(page, families, detected, by_names, resolver)
+        else:
+            self._seen = replace(seen, page=page, families=families)
+        return self._understood(self._seen)
+
+    def _understood(self, seen: _Seen, moved: Set[str] | None = None) -> Understood:
+        if seen.resolver is None:
+            return Understood(seen.page, seen.families, None, _NOTHING, None)
+        reading = seen.resolver.read(seen.families, moved)
+        version = self._version(seen.by_names)
+        return Understood(seen.page, seen.families, seen.resolver.engine, version, reading, seen.detected)
 
     def scrape(self, understood: Understood, ts: float, duration_s: float, body_bytes: int) -> Scrape:
         """The scrape of an understood page."""
@@ -120,3 +137,12 @@ class TargetReader:
             if version:
                 return Version(version, version, basis)
         return by_names
+
+
+def _same_series(one: Page, other: Page) -> bool:
+    """Whether two pages have the same series in the same order. The parser hands out one label set a series."""
+    return (
+        len(one.samples) == len(other.samples)
+        and len(one.types) == len(other.types)
+        and all(a.labels is b.labels and a.name == b.name for a, b in zip(one.samples, other.samples, strict=True))
+    )

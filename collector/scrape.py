@@ -206,11 +206,23 @@ def _reason(error: Exception, progress: _Progress, options: ScrapeOptions) -> tu
     return "protocol", f"the answer of {shown(url)} is not proper HTTP: {' '.join(what.split())[:300]}"
 
 
+#: what mends a certificate that is refused, by OpenSSL's verify code (openssl-verification-options, X509_V_ERR_*)
+_MENDS: Final = {
+    9: "it is not valid yet: check the clocks of both machines",
+    10: "renew the certificate of the target",
+    18: "name the file of that certificate in ca_file",
+    19: "name the file of its authority in ca_file",
+    20: "name the file of its authority in ca_file",
+    62: "write the name that it is issued for in server_name",
+    64: "write the name that it is issued for in server_name",
+}
+
+
 def _tls_text(where: str, error: Exception) -> str:
     what = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
     said = f"TLS with {where} failed: {what or 'the connection was closed'}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{said}; check ca_file and server_name"
+        return f"{said}; {_MENDS.get(error.verify_code, 'check ca_file and server_name')}"
     if getattr(error, "reason", "") in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
         return f"{said}; does it speak plain HTTP? then the URL starts with http://"
     return f"{said}; {_CERTIFICATE}"

@@ -16,6 +16,7 @@ from goodwatch.core.engine import Engine
 from goodwatch.core.model import Deployment, Scrape
 from goodwatch.core.model import Limits as LatencyLimits
 from goodwatch.signals.increments import step_rows
+from goodwatch.signals.minutes import Minute
 
 #: Reason of a scrape that emptied somebody else's statistics: it is not repeated.
 DESTRUCTIVE: Final = "json_stats"
@@ -26,6 +27,8 @@ _DESTRUCTIVE_TEXT: Final = (
 
 #: Steps are read back from the store, and wait for it when it fails, for so long.
 KEPT_S = 20 * 60
+#: A body up to this size is compared with the last one on the event loop: 3 ms when every number on it changed.
+_SHORT_BYTES: Final = 256 * 1024
 #: Steps of folded minutes are held this long: short windows, and scrapes that come late, need them.
 STEPS_S = 150
 
@@ -41,7 +44,7 @@ class Read:
 
 @dataclass(slots=True)
 class TargetState:
-    """One target. Touched from the event loop only; ``read`` runs in a thread, for one page at a time."""
+    """One target. Touched from the event loop only; ``read`` may run in a thread, for one page at a time."""
 
     spec: TargetSpec
     engines: Mapping[str, Engine]
@@ -55,6 +58,7 @@ class TargetState:
     restarts: int = 0  # of the engine, as seen by this process
     version_settled: bool = False  # the engine was asked for its version, or need not be
     unfolded: set[float] = field(default_factory=set)  # minutes with steps that the store does not have as minutes
+    minutes: dict[float, Minute] = field(default_factory=dict)  # what the steps and held rows of each add up to
 
     @classmethod
     def of(cls, spec: TargetSpec, engines: Mapping[str, Engine]) -> "TargetState":
@@ -68,14 +72,32 @@ class TargetState:
         self.spec = spec
 
     def read(self, fetched: Fetched) -> "Read":
-        """Everything that one answer says, parsed and normalised. CPU-bound, for a thread; changes only the parser."""
-        target = self.spec.target
+        """Everything that one answer says, parsed and normalised. CPU-bound, for a thread; changes only the reader."""
         if not fetched.up:
             return Read(self._failed(fetched, fetched.reason, fetched.error))
         try:
             understood = self.reader.understand(fetched.body, fetched.content_type)
         except PageTooLarge as error:
             return Read(self._failed(fetched, "sample_limit", str(error)))
+        return self._read(fetched, understood)
+
+    def read_again(self, fetched: Fetched) -> "Read | None":
+        """The same where it is short enough for the event loop: a page on which nothing but values changed.
+
+        Most are, and a thread would cost more than the page. None when it takes longer: then ``read``.
+        """
+        if not fetched.up:
+            return self.read(fetched)
+        if len(fetched.body) > _SHORT_BYTES:
+            return None
+        try:
+            understood = self.reader.understand_again(fetched.body, fetched.content_type)
+        except PageTooLarge:
+            return None
+        return None if understood is None else self._read(fetched, understood)
+
+    def _read(self, fetched: Fetched, understood: Understood) -> "Read":
+        target = self.spec.target
         if understood.page.format == "json" and not self.spec.options.json_stats:
             return Read(self._failed(fetched, DESTRUCTIVE, _DESTRUCTIVE_TEXT.format(url=target.url)), understood)
         if understood.engine is None and not understood.page.samples:
@@ -99,6 +121,7 @@ class TargetState:
         rows = step_rows(step, self.tracker, self.engines.get(engine_name))
         self.steps.append((scrape.ts, rows))
         self.unfolded.add(minute_of(scrape.ts))
+        self._add(scrape.ts, rows)
         self.last = scrape
         self._forget(scrape.ts)
 
@@ -106,12 +129,16 @@ class TargetState:
         """Take rows of devices that this target holds; ``fold`` when their minute is not in the store yet."""
         if rows:
             self.held.append((ts, rows))
+            self._add(ts, rows)
         if rows and fold:
             self.unfolded.add(minute_of(ts))
 
     def device_rows(self, start_s: float, end_s: float) -> list[dict[str, Any]]:
         """Rows of its devices in ``(start_s, end_s]``; they have instants of their own."""
         return [row for ts, rows in self.held if start_s < ts <= end_s for row in rows]
+
+    def _add(self, ts: float, rows: list[dict[str, Any]]) -> None:
+        self.minutes.setdefault(minute_of(ts), Minute()).add(rows)
 
     def _forget(self, now_s: float) -> None:
         """Let go of steps that are folded and behind every short window; unfolded ones stay a while longer."""
@@ -122,6 +149,10 @@ class TargetState:
                 if not folded and ts >= now_s - KEPT_S:
                     break
                 steps.popleft()
+        for minute in [*self.minutes]:
+            kept_s = KEPT_S if minute in self.unfolded else STEPS_S
+            if minute + 60 <= now_s - kept_s:
+                del self.minutes[minute]
 
     def last_rows(self, count: int) -> list[dict[str, Any]]:
         """Rows of the last ``count`` steps."""
@@ -140,8 +171,8 @@ class TargetState:
         return [row for ts, rows in self.steps if start_s < ts <= end_s for row in rows]
 
     def minute_rows(self, minutes: Set[float]) -> list[dict[str, Any]]:
-        """Rows of every step of these minutes: a minute is folded whole, also when a late scrape adds to it."""
-        return [row for ts, rows in (*self.steps, *self.held) if minute_of(ts) in minutes for row in rows]
+        """Rows of these minutes, added up: a minute is folded whole, also when a late scrape adds to it."""
+        return [row for minute in sorted(minutes & self.minutes.keys()) for row in self.minutes[minute].rows()]
 
     def before(self, start_s: float) -> list[dict[str, Any]]:
         """Rows of the last good step at or before ``start_s``: the gauges at the window's start."""

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,10 +25,12 @@ from goodwatch.app.wiring import Priced, limits_of
 from goodwatch.core.clock import Clock
 from goodwatch.core.engine import Engine
 from goodwatch.core.errors import StoreError
-from goodwatch.core.model import Deployment, Scrape, Target
+from goodwatch.core.model import Deployment, Number, Scrape, Target
 from goodwatch.core.ports import SampleStore
 from goodwatch.signals.frames import MINUTES
 from goodwatch.signals.increments import fold, rows_frame
+from goodwatch.signals.layers import Layered, Place, layered
+from goodwatch.signals.windows import target_windows
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,8 @@ _LEAD_S = 900.0
 _SHORT_WINDOW_S = 120.0
 #: So many last scrapes of a target are looked at one by one, for work without progress.
 _RECENT_STEPS = 6
+#: What those scrapes are looked at for.
+_TELL_STALLS = frozenset({"up", "requests_running", "requests_waiting", "progress_total"})
 #: A target that discovery loses for a moment (a resolver that hiccups, a list that is rewritten) and finds again goes
 #: on counting from where it was.
 _ABSENCE_S = 600.0
@@ -81,6 +85,7 @@ class Watch:
     shown: dict[str, ServiceView] = field(default_factory=dict)
     folded: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=MINUTES))  # the last minutes, as kept
     reloader: Reloader | None = None
+    from_requests: Callable[[str], Mapping[str, Number]] = lambda _: {}  # numbers that only single requests tell
     accelerators: Mapping[str, Engine] = field(default_factory=known_accelerators)
     holdings: Holdings = field(default_factory=Holdings)
 
@@ -112,11 +117,13 @@ class Watch:
         self.holdings.follow(self.states, self.terms.holding)
 
     async def take(self, spec: TargetSpec, fetched: Fetched) -> None:
-        """One scrape's answer: digested in a thread, then queued for the store."""
+        """One scrape's answer: digested, in a thread when that takes long, then queued for the store."""
         state = self.states.get(spec.target.name)
         if state is None:
             return
-        read = await asyncio.to_thread(state.read, fetched)
+        read = state.read_again(fetched)
+        if read is None:
+            read = await asyncio.to_thread(state.read, fetched)
         state.accept(read)
         if spec.target.kind == "accelerator":
             await self.holdings.take(state, self.states, self.terms.device_hosts.get(spec.target.name))
@@ -164,6 +171,7 @@ class Watch:
         engines = [s.spec.target for s in self.states.values() if s.spec.target.kind == "engine"]
         names = sorted({t.service for t in engines} | set(self.terms.services))
         views = [await asyncio.to_thread(service_view, self._inputs(name, now), self.engines) for name in names]
+        views = [_with_numbers(v, self.from_requests(v.name)) for v in views]
         self.shown = {v.name: v for v in views}
         rows = [row for v in views for row in _published(v)]
         if rows:
@@ -213,10 +221,10 @@ class Watch:
         rows = [r for s in members for r in s.minute_rows({m for m in s.unfolded if m >= start})]
         again = [(s.spec.target.name, m) for s in members for m in s.unfolded]
         inside = _replaced(mine.filter(pl.col("minute_s") >= start), again, mine.clear())
+        recent = [r for s in members for r in s.last_rows(_RECENT_STEPS) if r["signal"] in _TELL_STALLS]
         return ServiceInputs(
             name, service, facts, rows, [], start, now, minutes=inside,
-            minutes_before=mine.filter(pl.col("minute_s") < start),
-            recent=[r for s in members for r in s.last_rows(_RECENT_STEPS)], no_devices=bare,
+            minutes_before=mine.filter(pl.col("minute_s") < start), recent=recent, no_devices=bare,
         )  # fmt: skip
 
     def _states(self) -> list[TargetState]:
@@ -259,26 +267,48 @@ class Watch:
     ) -> pl.DataFrame:
         """Derived numbers per step of a range, as ``frames.DERIVED``. Raises ``StoreError``."""
         step = step_s or history.step_for(end_s - start_s)
-        first = start_s // step * step - max(step, _LEAD_S)
-        kept = await self.keeper.call(lambda: self.store.minutes(first, end_s, service=service, target=target))
-        members = [
-            s for s in self._states() if s.spec.target.service == service and target in (None, s.spec.target.name)
-        ]
-        fresh = [row for s in members for row in s.minute_rows({m for m in s.unfolded if first <= m < end_s})]
-        again = [(s.spec.target.name, m) for s in members for m in s.unfolded]
+        minutes = await self._minutes(service, start_s // step * step - max(step, _LEAD_S), end_s, target)
         limits = limits_of(self.terms.services.get(service))
         prices = {name: priced.price for name, priced in self.terms.prices.items()}
         # A target's own numbers are its own: only a whole service leaves some out.
-        stands = [] if target else [(s.spec.target, s.understood) for s in members]
+        places = dict if target else self._places(service)
 
         def build() -> pl.DataFrame:
-            places = {t.name: place for t, page in stands if (place := place_of(t, page)) is not None}
-            minutes = _replaced(kept, again, fold(rows_frame(fresh))) if fresh else kept
             return history.series(
-                minutes, self.engines, limits, prices, start_s=start_s, end_s=end_s, step_s=step, places=places
+                minutes(), self.engines, limits, prices, start_s=start_s, end_s=end_s, step_s=step, places=places()
             ).with_columns(pl.lit(service).alias("service"), pl.lit(target or "").alias("target"))
 
         return await asyncio.to_thread(build)
+
+    async def windows(self, service: str, start_s: float, end_s: float) -> Layered:
+        """All that was counted of a service in a range of whole minutes, nothing twice. Raises ``StoreError``."""
+        minutes = await self._minutes(service, start_s - _LEAD_S, end_s, None)
+        prices = {name: priced.price for name, priced in self.terms.prices.items()}
+        places = self._places(service)
+
+        def build() -> Layered:
+            rows, at = minutes(), pl.col("minute_s")
+            inside, before = rows.filter(at >= start_s, at < end_s), rows.filter(at < start_s)
+            return layered(target_windows(inside, before, start_s, end_s), self.engines, places(), prices=prices)
+
+        return await asyncio.to_thread(build)
+
+    async def _minutes(
+        self, service: str, first_s: float, end_s: float, target: str | None
+    ) -> Callable[[], pl.DataFrame]:
+        """Minutes of a range, those that are not folded yet included: to be called in a thread."""
+        kept = await self.keeper.call(lambda: self.store.minutes(first_s, end_s, service=service, target=target))
+        members = [
+            s for s in self._states() if s.spec.target.service == service and target in (None, s.spec.target.name)
+        ]
+        fresh = [row for s in members for row in s.minute_rows({m for m in s.unfolded if first_s <= m < end_s})]
+        again = [(s.spec.target.name, m) for s in members for m in s.unfolded]
+        return lambda: _replaced(kept, again, fold(rows_frame(fresh))) if fresh else kept
+
+    def _places(self, service: str) -> Callable[[], dict[str, Place]]:
+        """Where the targets of a service stand, when more is known than their engines' roles: to be called in a thread."""
+        stands = [(s.spec.target, s.understood) for s in self._states() if s.spec.target.service == service]
+        return lambda: {t.name: place for t, page in stands if (place := place_of(t, page)) is not None}
 
     async def events(self, start_s: float, end_s: float, *, service: str | None = None) -> list[Event]:
         """What happened in the interval, oldest first. Raises ``StoreError``."""
@@ -319,6 +349,11 @@ class Watch:
 
 def _facts(state: TargetState, priced: Priced | None = None) -> TargetFacts:
     return TargetFacts(state.spec.target, state.last, state.understood, state.deployment, priced)
+
+
+def _with_numbers(view: ServiceView, numbers: Mapping[str, Number]) -> ServiceView:
+    derived = dataclasses.replace(view.derived, numbers={**view.derived.numbers, **numbers})
+    return dataclasses.replace(view, derived=derived) if numbers else view
 
 
 def _published(view: ServiceView) -> list[tuple[Any, ...]]:

@@ -121,6 +121,11 @@ def histogram_increase(before: Histogram | None, now: Histogram) -> Histogram:
     """
     if before is None or now.total < before.total:
         return now
+    total = None if now.sum is None or before.sum is None else max(0.0, now.sum - before.sum)
+    if now.le == before.le:
+        plain = [count - was for count, was in zip(now.count, before.count, strict=True)]
+        if plain and plain[0] >= 0 and sorted(plain) == plain:  # whole pages: what each bucket gained is what it shows
+            return Histogram(now.le, tuple(plain), total)
     old = dict(zip(before.le, before.count, strict=True))
     shared = [(bound, count - old[bound]) for bound, count in zip(now.le, now.count, strict=True) if bound in old]
     gained = [0.0] * len(shared)
@@ -128,7 +133,6 @@ def histogram_increase(before: Histogram | None, now: Histogram) -> Histogram:
     for i in range(len(shared) - 1, -1, -1):
         most = min(most, max(0.0, shared[i][1]))
         gained[i] = most
-    total = None if now.sum is None or before.sum is None else max(0.0, now.sum - before.sum)
     return Histogram(tuple(bound for bound, _ in shared), tuple(gained), total)
 
 

@@ -37,11 +37,11 @@ def step_rows(step: Step, tracker: Tracker, engine: Engine | None) -> list[dict[
         rows.append(_counter_row(base, "", "progress_total", "", moved))
     rows += _increase_rows(base, step.increases)
     rows += _gauge_rows(base, step.gauges)
-    for model in {key[0] for key in tracker.values}:
-        decoding = decoding_max(tracker, step.gauges, model, engine)
+    for model, counted in _by_model(tracker).items():
+        decoding = _decoding_max(counted, step.gauges, model, engine)
         if decoding is not None:
             rows.append(_gauge_row(base, model, "requests_decoding_max", "", decoding))
-        top = _top_ttft(tracker, model)
+        top = _top_ttft(counted)
         if top is not None:
             rows.append(_gauge_row(base, model, "ttft_top_seconds", "", top))
     return rows
@@ -70,7 +70,18 @@ def progress(step: Step, engine: Engine | None) -> float | None:
     return sum(moved) + sum(i.value for i in step.increases if i.signal in ended)
 
 
-def decoding_max(tracker: Tracker, gauges: Iterable[Sample], model: str, engine: Engine | None) -> float | None:
+#: What the counters of one model stand at, by signal: pairs of part and value.
+_Counted = dict[str, list[tuple[str, float | Histogram]]]
+
+
+def _by_model(tracker: Tracker) -> dict[str, _Counted]:
+    found: dict[str, _Counted] = {}
+    for (model, _, signal, part), value in tracker.values.items():
+        found.setdefault(model, {}).setdefault(signal, []).append((part, value))
+    return found
+
+
+def _decoding_max(counted: _Counted, gauges: Iterable[Sample], model: str, engine: Engine | None) -> float | None:
     """At most so many requests are past their first token and not ended (preempted ones included); None: unknown.
 
     Two upper bounds, the smaller holds. Requests running plus waiting; and, where every ended request has been in
@@ -79,25 +90,21 @@ def decoding_max(tracker: Tracker, gauges: Iterable[Sample], model: str, engine:
     """
     if engine is not None and engine.ttft_at_finish:
         return 0.0
-    known = [
-        sum(g.value or 0.0 for g in gauges if g.signal == name and g.model == model)
-        for name in ("requests_running", "requests_waiting")
-        if any(g.signal == name and g.model == model for g in gauges)
-    ]
+    load: dict[str, float] = {}
+    for g in gauges:
+        if g.model == model and g.signal in ("requests_running", "requests_waiting"):
+            load[g.signal] = load.get(g.signal, 0.0) + (g.value or 0.0)
+    known = [load[name] for name in ("requests_running", "requests_waiting") if name in load]
     bounds = [sum(known)] if len(known) == 2 else []
     if engine is not None and engine.finished_counts_aborts:
         # A waiting request has no first token yet, unless it was retracted.
-        retracted = sum(
-            v
-            for k, v in tracker.values.items()
-            if (k[0], k[2]) == (model, "preemptions_total") and isinstance(v, float)
-        )
+        retracted = sum(v for _, v in counted.get("preemptions_total", ()) if isinstance(v, float))
         bounds = [known[0] + min(known[1], retracted)] if len(known) == 2 else known[:1]
     else:
-        first, ended = (_total(tracker, model, name) for name in ("ttft_seconds", "e2e_seconds"))
+        first, ended = (_total(counted, name) for name in ("ttft_seconds", "e2e_seconds"))
         if first is not None and ended is not None:
             # Requests that failed may have ended without a first token: they must not hide others that decode.
-            bounds.append(max(0.0, first - max(0.0, ended - _failed(tracker, model))))
+            bounds.append(max(0.0, first - max(0.0, ended - _failed(counted))))
     return min(bounds) if bounds else None
 
 
@@ -170,7 +177,8 @@ def _increase_rows(base: Mapping[str, Any], increases: Iterable[Increase]) -> li
         groups.setdefault((one.model, one.signal, _part(one)), []).append(one)
     rows: list[dict[str, Any]] = []
     for (model, signal, part), members in groups.items():
-        whole = merged(m.histogram for m in members if m.histogram is not None)
+        histograms = [m.histogram for m in members if m.histogram is not None]
+        whole = histograms[0] if len(histograms) == 1 else merged(histograms)
         if whole is None:
             rows.append(_counter_row(base, model, signal, part, sum(m.value for m in members)))
         else:
@@ -227,24 +235,18 @@ def _counter_row(base: Mapping[str, Any], model: str, signal: str, part: str, va
     return {**base, "model": model, "signal": signal, "part": part, "kind": "counter", "increase": value}
 
 
-def _failed(tracker: Tracker, model: str) -> float:
+def _failed(counted: _Counted) -> float:
     parts = ("finished_reason=error", "finished_reason=abort")
-    values = (
-        v for k, v in tracker.values.items() if (k[0], k[2]) == (model, "requests_finished_total") and k[3] in parts
-    )
+    values = (v for part, v in counted.get("requests_finished_total", ()) if part in parts)
     return sum(v for v in values if isinstance(v, float))
 
 
-def _total(tracker: Tracker, model: str, signal: str) -> float | None:
-    totals = [
-        v.total for k, v in tracker.values.items() if k[0] == model and k[2] == signal and isinstance(v, Histogram)
-    ]
+def _total(counted: _Counted, signal: str) -> float | None:
+    totals = [v.total for _, v in counted.get(signal, ()) if isinstance(v, Histogram)]
     return sum(totals) if totals else None
 
 
-def _top_ttft(tracker: Tracker, model: str) -> float | None:
+def _top_ttft(counted: _Counted) -> float | None:
     """The upper bound of the highest TTFT bucket that holds anything; infinite when that is +Inf."""
-    whole = merged(
-        v for k, v in tracker.values.items() if k[0] == model and k[2] == "ttft_seconds" and isinstance(v, Histogram)
-    )
+    whole = merged(v for _, v in counted.get("ttft_seconds", ()) if isinstance(v, Histogram))
     return None if whole is None else next(b for b, c in zip(whole.le, whole.count, strict=True) if c >= whole.total)

@@ -70,8 +70,26 @@ class GatedStore(MemoryStore):
         super().append(scrapes)
 
 
+@dataclass
+class CountingStore(MemoryStore):
+    """A memory store that counts how often a deployment is brought to it."""
+
+    recorded: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def record_deployment(self, deployment: Deployment) -> bool:
+        self.recorded += 1
+        return super().record_deployment(deployment)
+
+
 def scrape(ts: float) -> Scrape:
-    return Scrape(ts, "t", "s", up=True, duration_s=0.1)
+    return scrape_of("t", ts)
+
+
+def scrape_of(target: str, ts: float) -> Scrape:
+    return Scrape(ts, target, "s", up=True, duration_s=0.1)
 
 
 def written(store: MemoryStore) -> list[float]:
@@ -112,7 +130,7 @@ async def test_a_store_that_fails_for_a_while_loses_nothing_and_is_heard_of() ->
 async def test_the_running_writer_tries_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "_RETRY_S", (0.001,))
     store = FailingStore(failures=5)
-    keeper = Keeper(store, SetClock())
+    keeper = Keeper(store, SetClock(), every_s=0.0)
     task = asyncio.create_task(keeper.run())
     for ts in (1.0, 2.0):
         keeper.keep(scrape(ts), None)
@@ -170,6 +188,47 @@ async def test_on_the_way_out_a_write_in_flight_is_waited_for_and_not_repeated()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert written(store) == [1.0, 2.0]
+
+
+async def test_a_round_of_a_fleet_is_one_commit_and_no_target_ever_has_two_scrapes_that_wait() -> None:
+    """What a crash can lose is the last scrape of each target: the second one does not wait beside it."""
+    store = FailingStore()
+    clock = SetClock()
+    keeper = Keeper(store, clock, every_s=3_600.0)
+    task = asyncio.create_task(keeper.run())
+    keeper.keep(scrape_of("a", 1.0), None)
+    assert await asyncio.to_thread(store.wrote.wait, 10)  # after a pause the first is written at once
+    store.wrote.clear()
+    for name in ("b", "c", "d"):
+        keeper.keep(scrape_of(name, 2.0), None)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (store.batches, keeper.pending) == ([1], 3)
+    keeper.keep(scrape_of("b", 3.0), None)
+    assert await asyncio.to_thread(store.wrote.wait, 10)
+    assert store.batches == [1, 4]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_deployment_that_the_store_has_is_not_brought_to_it_for_every_scrape() -> None:
+    store = CountingStore()
+    keeper = Keeper(store, SetClock())
+
+    async def keep(ts: float, version: str) -> None:
+        keeper.keep(scrape(ts), Deployment(ts, "t", "s", "vllm", version, "m", {"dtype": "bf16"}))
+        await keeper.flush()
+
+    for ts in range(20):
+        await keep(float(ts), "0.32.0")
+    assert store.recorded == 1
+    await keep(21.0, "0.33.0")
+    await keep(22.0, "0.32.0")
+    assert [d.engine_version for d in store.deployments(0.0, 1e9)] == ["0.32.0", "0.33.0", "0.32.0"]
+    await keep(22.0 + 600.0, "0.32.0")  # now and then it is: the store may have let it expire
+    assert store.recorded == 4
+    assert len(store.deployments(0.0, 1e9)) == 3
 
 
 async def test_minutes_that_cannot_be_written_are_told_and_not_swallowed() -> None:

@@ -92,7 +92,7 @@ TABLE = (
     Bad("certificate-expired", "tls", "certificate has expired"),
     Bad("certificate-of-another", "tls", "server_name"),
     Bad("certificate-self-signed", "tls", "self-signed certificate"),
-    Bad("authority-unknown", "tls", "check ca_file"),
+    Bad("authority-unknown", "tls", "in ca_file"),
 )
 #: up in one round, something else in the next
 FLAPS, CHURNS, HEALTHY = "flaps", "new-labels-each-time", "healthy"
