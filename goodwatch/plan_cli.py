@@ -80,3 +80,58 @@ def plan_vram(*, cases: Path | None, as_json: bool, **flags: Any) -> None:
         width = None if sys.stdout.isatty() else 140
         show_vram(Console(highlight=False, width=width), found, advice)
     sys.exit(0 if found.outcome == "ok" else 1)
+
+
+@plan.command("perf")
+@click.option("--model", help="A name of the catalogue.")
+@click.option("--gpu", help="Card, as in “H100 80GB”.")
+@click.option(
+    "--engine", default="vllm", show_default=True, help="vllm, sglang, tensorrt-llm; others with a wider interval."
+)
+@click.option("--engine-version", metavar="V", help="Version of the engine.")
+@click.option("--quantization", help="Scheme of the weights; else 16 bit, or what the model is published in.")
+@click.option("--kv-cache-dtype", default="auto", show_default=True, help="Type of the KV cache.")
+@click.option("--tp", default=1, show_default=True, help="Tensor-parallel ranks.")
+@click.option("--pp", default=1, show_default=True, help="Pipeline stages.")
+@click.option("--ep", default=1, show_default=True, help="Ranks that share the experts.")
+@click.option("--dp", default=1, show_default=True, help="Ranks that repeat attention (data parallel).")
+@click.option("--input-tokens", type=float, help="Mean input of a request.")
+@click.option("--output-tokens", type=float, help="Mean output of a request.")
+@click.option("--concurrency", type=float, help="Requests at once; without it, the most that the engine can do.")
+@click.option("--cases", type=click.Path(path_type=Path), help="Evaluate a file of cases instead; prints JSON.")
+@click.option("--baseline", is_flag=True, help="Beside it, the plain roofline with one efficiency.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan_perf(*, cases: Path | None, baseline: bool, as_json: bool, **flags: Any) -> None:
+    r"""How fast it is: output tokens per second, TTFT and TPOT, each with an 80 % interval.
+
+    \b
+    Exit codes: 0 answered, 2 the flags must be mended.
+    \b
+    Examples:
+      goodwatch plan perf --model Qwen/Qwen3-32B --gpu H100 --tp 2 --input-tokens 1200 --output-tokens 300 --concurrency 32
+      goodwatch plan perf --cases cases.yaml --baseline
+    """
+    from rich.console import Console
+
+    from goodwatch.app import plan_perf as asked
+
+    try:
+        if cases is not None:
+            click.echo(json.dumps(asked.case_rows(cases, baseline=baseline), indent=2, ensure_ascii=False))
+            return
+        missing = [
+            f"--{name.replace('_', '-')}"
+            for name in ("model", "gpu", "input_tokens", "output_tokens")
+            if not flags[name]
+        ]
+        if missing:
+            raise ConfigError(f"{', '.join(missing)}: needed, or --cases")
+        found = asked.perf({**flags, "baseline": baseline})
+    except GoodwatchError as error:
+        click.echo(f"goodwatch: {error}", err=True)
+        sys.exit(2)
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        title = f"{flags['model']} on {flags['tp'] * flags['pp'] * flags['dp']} x {flags['gpu']}, {flags['engine']}"
+        asked.show_perf(Console(highlight=False), found, title)

@@ -1,0 +1,1 @@
+"""Continuous batching, step by step, skipping what is alike: what a trace of requests would have seen."""
