@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format engine-test lock lock-check packages clean
+.PHONY: help demo test lint format engine-test render-boards lock lock-check packages clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -46,6 +46,10 @@ engine-test: $(VENV)/.dev ## check goodwatch against a real vLLM on the CPU (15 
 	@$(RUN) tests.engine.setup "$(GOODWATCH_ENGINE_DIR)"
 	@echo "== pytest"
 	@GOODWATCH_ENGINE_TEST=1 GOODWATCH_ENGINE_DIR="$(GOODWATCH_ENGINE_DIR)" $(RUN) pytest tests/engine -s $(PYTEST_ARGS)
+
+render-boards: packages $(VENV)/.dev ## draw all Grafana boards with Grafana's own packages (needs node and npm)
+	@cd tests/render && npm install --silent --legacy-peer-deps --ignore-scripts && node build.mjs
+	@$(RUN) tests.render.draw
 
 lock: ## write the lock files from pyproject.toml
 	@$(PYTHON) tools/lock.py $(addprefix --python ,$(LOCK_PYTHONS))

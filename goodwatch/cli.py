@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from goodwatch import __version__
+from goodwatch.boards_cli import dashboards
 from goodwatch.core.errors import ConfigError, GoodwatchError, TransientError
 from goodwatch.plan_cli import plan
 from goodwatch.rules_cli import alerts, slo
@@ -60,6 +61,7 @@ def main() -> None:
 main.add_command(plan)
 main.add_command(alerts)
 main.add_command(slo)
+main.add_command(dashboards)
 
 
 def _limit_options(command: Any) -> Any:

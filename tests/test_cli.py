@@ -341,7 +341,10 @@ def test_the_help_of_every_command_says_what_it_takes(path: tuple[str, ...], com
     assert usage.startswith("Usage:")
     assert len(text.split()) > 5
     for argument in (p for p in command.params if isinstance(p, click.Argument)):
-        assert argument.make_metavar(click.Context(command)).strip("[]{}.").split("|")[0].strip("]").upper() in text.upper()
+        assert (
+            argument.make_metavar(click.Context(command)).strip("[]{}.").split("|")[0].strip("]").upper()
+            in text.upper()
+        )
     for option in (p for p in command.params if isinstance(p, click.Option)):
         assert option.help, f"{' '.join(path)} {option.opts[0]}"
 

@@ -1,0 +1,1 @@
+"""The boards: one module for each, from values to values."""
