@@ -33,7 +33,7 @@ class SelfMetrics:
             registry=self._registry,
         )  # fmt: skip
         self._lag = Histogram(
-            "goodwatch_event_loop_lag_seconds", "how late the event loop woke, looked at every 25 ms",
+            "goodwatch_event_loop_lag_seconds", "how late the event loop woke, looked at every 50 ms",
             buckets=_LAG_BUCKETS_S, registry=self._registry,
         )  # fmt: skip
         self._store_errors = self._counter("store_errors", "times that the store could not keep or read data")

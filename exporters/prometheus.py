@@ -11,19 +11,23 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
 
 from exporters._families import FACTS, page, series_name
+from exporters._intake import INTAKE_SERIES, IntakeNow, intake_families
 from exporters._own import SelfMetrics
 from exporters._values import STATES, Scope, ServiceNow, Snapshot, TargetNow
+from exporters.requests import REQUEST_SERIES
 from goodwatch.signals.derive import MEANINGS
 
 __all__ = [
     "MAX_SERIES",
     "STATES",
     "Exporter",
+    "IntakeNow",
     "Scope",
     "SelfMetrics",
     "ServiceNow",
     "Snapshot",
     "TargetNow",
+    "intake_families",
     "series_name",
     "series_table",
 ]
@@ -42,12 +46,22 @@ class Exporter:
         The current values; called once a scrape, in the caller's thread.
     own
         goodwatch's own health.
+    more
+        Further families, such as those of requests from traces.
     max_series
         Most derived samples on one page; the rest is dropped, counted, and warned about once.
     """
 
-    def __init__(self, read: Callable[[], Snapshot], own: SelfMetrics, *, max_series: int = MAX_SERIES) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Snapshot],
+        own: SelfMetrics,
+        *,
+        more: Callable[[], Iterable[Metric]] = tuple,
+        max_series: int = MAX_SERIES,
+    ) -> None:
         self.read = read
+        self._more = more
         self.own = own
         self.registry = CollectorRegistry()
         self._max_series = max_series
@@ -81,6 +95,7 @@ class Exporter:
                 )
         self._full = made.dropped > 0
         yield from made.families
+        yield from self._more()
         yield from self.own.families()
 
 
@@ -101,6 +116,7 @@ def series_table() -> str:
         for name, meaning in MEANINGS.items()
     ]
     rows += [(name, "gauge", ", ".join(labels), text) for name, (labels, text) in FACTS.items()]
+    rows += [*REQUEST_SERIES, *INTAKE_SERIES]
     own = SelfMetrics("")
     own.reloaded(True, 0.0)  # gauges have no sample before they are known
     rows += [

@@ -59,7 +59,7 @@ def alerts() -> None:
     help="Which kinds of files; all of them without it.",
 )  # fmt: skip
 def build_rules(
-    files: tuple[Path, ...], config: Path | None, pins: tuple[str, ...], out: Path, forms: tuple[str, ...]
+    files: tuple[Path, ...], config: Path | None, pins: tuple[str, ...], out: Path, forms: tuple[Any, ...]
 ) -> None:
     r"""Write rules, their unit tests, PrometheusRule objects and Grafana alerts for the SLOs of FILES.
 
@@ -147,7 +147,7 @@ def import_slo(files: tuple[Path, ...]) -> None:
 @click.option(
     "--form", type=click.Choice(["openslo", "goodwatch"]), default="openslo", show_default=True, help="What to print."
 )
-def export_slo(files: tuple[Path, ...], config: Path | None, form: str) -> None:
+def export_slo(files: tuple[Path, ...], config: Path | None, form: Any) -> None:
     """Print the SLOs of FILES as OpenSLO v1."""
     from goodwatch.app import ruling
 

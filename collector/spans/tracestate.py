@@ -11,6 +11,7 @@ _MEMBER: Final = re.compile(r"(?:^|,)\s*ot=([^,]*)")
 _THRESHOLD: Final = re.compile(r"(?:^|;)th:([^;]*)")
 _HEX: Final = re.compile(r"[0-9a-f]{1,14}")
 _SPAN: Final = 1 << 56
+_LARGEST: Final = 1e9  # as of a ratio in an attribute: one span that stands for more is no sample of anything
 
 
 def weight_of(tracestate: str) -> float | None:
@@ -29,4 +30,7 @@ def weight_of(tracestate: str) -> float | None:
         return None
     if _HEX.fullmatch(found[1]) is None:
         raise ValueError(f"tracestate: th {found[1][:20]!r} is not 1 to 14 hex digits")
-    return _SPAN / (_SPAN - int(found[1].ljust(14, "0"), 16))
+    weight = _SPAN / (_SPAN - int(found[1].ljust(14, "0"), 16))
+    if weight > _LARGEST:
+        raise ValueError(f"tracestate: th {found[1]} keeps less than one of {_LARGEST:,.0f}")
+    return weight

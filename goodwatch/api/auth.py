@@ -155,6 +155,11 @@ class Auth:
                 found = Caller(one.name, _MAY[one.role])
         return found
 
+    def may_send(self, secret: str) -> bool:
+        """Whether a token may send data."""
+        caller = self._by_secret(secret)
+        return caller is not None and "ingest" in caller.roles
+
     def log_in(self, secret: str) -> str | None:
         """A session value for a token, good for ``SESSION_S``; None when the token is not known."""
         caller = self._by_secret(secret)

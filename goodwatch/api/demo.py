@@ -4,19 +4,24 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from aiohttp import web
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from goodwatch.api.service import Prepare, Service, serve
 from goodwatch.app import demo
+from goodwatch.app.demo_spans import SpanPlay
+from goodwatch.app.request_wiring import mapper_of
 
 #: History that is filled in: long enough for every phase of every play to be in it several times.
 HISTORY_S: Final = 3600.0
 #: How often a play's port is opened or closed as the recorded engine came and went.
 _DOOR_S: Final = 0.5
+#: how often spans are sent
+_SEND_EVERY_S: Final = 1.0
 
 
 async def run_demo(listen: str, data_dir: Path | None, *, say: Callable[[str], None]) -> None:
@@ -36,6 +41,7 @@ async def run_demo(listen: str, data_dir: Path | None, *, say: Callable[[str], N
         await serve(
             file,
             prepare=_backfiller(plays),
+            beside=partial(_send_spans, plays),
             note=demo.NOTE,
             ready=lambda url: say(f"\n  Open {url}\n\n  Configuration: {file}\n  Ctrl-C stops it.\n"),
         )
@@ -49,8 +55,39 @@ def _backfiller(plays: tuple[demo.Play, ...]) -> Prepare:
             known = state.last.ts if state.last is not None else 0.0
             start = max(now - HISTORY_S, known)  # a kept data folder goes on where it ended
             await asyncio.to_thread(demo.backfill, state, play, service.store, start_s=start, end_s=now)
+        await asyncio.to_thread(_fill_requests, plays, service, now - HISTORY_S, now)
+        await service.intake.loop.recover()
+        await service.intake.loop.roll()
 
     return prepare
+
+
+def _fill_requests(plays: tuple[demo.Play, ...], service: Service, start_s: float, end_s: float) -> None:
+    otlp = service.settings.otlp
+    if otlp is None:
+        return
+    known = service.intake.store.facts(start_s, end_s, columns=("ended_at",))["ended_at"].max()
+    start_s = max(start_s, float(known)) if isinstance(known, int | float) else start_s
+    for play in plays:
+        SpanPlay.of(play).fill(service.intake.store, mapper_of(otlp), start_s, end_s)
+
+
+async def _send_spans(plays: tuple[demo.Play, ...], service: Service) -> None:
+    """Send the spans of the plays as their engines did, over OTLP/HTTP."""
+    url = next((a for a in service.intake.reads.intake().listening if a.startswith("http://")), None)
+    if url is None:
+        await asyncio.Event().wait()
+    sending = await asyncio.to_thread(lambda: [SpanPlay.of(play) for play in plays])
+    until = time.time()
+    async with ClientSession(timeout=ClientTimeout(total=10)) as session:
+        while True:
+            await asyncio.sleep(_SEND_EVERY_S)
+            since, until = until, time.time()
+            for request in [r for one in sending for r in one.requests(since, until)]:
+                with suppress(ClientError, TimeoutError):  # the next ones may get through
+                    body, headers = request.SerializeToString(), {"Content-Type": "application/x-protobuf"}
+                    async with session.post(f"{url}/v1/traces", data=body, headers=headers) as answer:
+                        await answer.read()
 
 
 async def _serve_play(stack: AsyncExitStack, play: demo.Play) -> str:

@@ -6,10 +6,11 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fastapi import FastAPI
@@ -23,16 +24,21 @@ from exporters.prometheus import Exporter, SelfMetrics
 from goodwatch import __version__
 from goodwatch.api.app import create_app
 from goodwatch.api.auth import Auth
+from goodwatch.api.routes_requests import request_routes
+from goodwatch.api.routes_system import discovery_routes
 from goodwatch.api.server import Server, is_loopback, listener, url_of
 from goodwatch.api.ui.pages import pages
+from goodwatch.api.ui.request_pages import request_pages
 from goodwatch.app import config, logs, wiring
 from goodwatch.app.discovering import Discovering
 from goodwatch.app.engines import known_engines
 from goodwatch.app.fleet import DESTRUCTIVE, TargetState
 from goodwatch.app.guard import check_packages
+from goodwatch.app.intake import Intake
 from goodwatch.app.keeper import Keeper
 from goodwatch.app.prices import load_prices
 from goodwatch.app.pulling import Pulling, source_options
+from goodwatch.app.request_wiring import open_request_store
 from goodwatch.app.telemetry import Telemetry, snapshot, span
 from goodwatch.app.view import Reloaded
 from goodwatch.app.watch import Terms, Watch
@@ -40,25 +46,36 @@ from goodwatch.core.clock import Clock, SystemClock
 from goodwatch.core.engine import Engine
 from goodwatch.core.errors import ConfigError, StoreError
 from goodwatch.core.model import Scrape
+from goodwatch.core.ports import RequestStore
 
 log = logging.getLogger(__name__)
 
 #: Settings that are read once; a change of them is told, and waits for a restart.
-_AT_START: Final = ("listen", "insecure", "data_dir", "auth", "retention", "telemetry", "log")
+_AT_START: Final = ("listen", "insecure", "data_dir", "auth", "retention", "telemetry", "otlp", "log")
 _ASK_VERSION_EVERY_S: Final = 600.0
 _GC_THRESHOLDS: Final = (100_000, 50, 50)
-_LAG_EVERY_S: Final = 0.025
+_SETTLE_EVERY_S: Final = 2
+_ROLL_EVERY_S: Final = 30
+_LAG_EVERY_S: Final = 0.05
 
 Prepare = Callable[["Service"], Awaitable[None]]
+#: runs as long as the service does
+Beside = Callable[["Service"], Coroutine[Any, Any, None]]
 
 
 async def serve(
-    file: Path, *, prepare: Prepare | None = None, note: str = "", ready: Callable[[str], None] | None = None
+    file: Path,
+    *,
+    prepare: Prepare | None = None,
+    beside: Beside | None = None,
+    note: str = "",
+    ready: Callable[[str], None] | None = None,
 ) -> None:
     """Run the service on a configuration file until SIGTERM or SIGINT.
 
     Raises ``ConfigError`` or ``StoreError`` when it cannot start, with what to do about it. ``prepare`` runs after
-    recovery and before the first scrape; ``ready`` is called with the URL once the port answers.
+    recovery and before the first scrape, ``beside`` as long as the service; ``ready`` is called with the URL once the
+    port answers.
     """
     check_packages()
     # Pages are short-lived trees beside long-lived rows; the default thresholds walk the rows after every few pages.
@@ -68,22 +85,31 @@ async def serve(
     for warning in config.warnings(settings):
         log.warning("configuration", extra={"advice": warning})
     clock = SystemClock()
-    with listener("listen", settings.listen) as listening:
+    with listener("listen", settings.listen) as listening, ExitStack() as opened:
         store = await asyncio.to_thread(wiring.open_store, settings, clock)
-        try:
-            service = Service(file, settings, store, listening, clock)
-            service.watch.demo_note = note
-            await service.run(prepare=prepare, ready=ready)
-        finally:
-            await asyncio.to_thread(store.close)
+        opened.callback(store.close)
+        requests = await asyncio.to_thread(open_request_store, settings, clock)
+        opened.callback(requests.close)
+        service = Service(file, settings, Stores(store, requests), listening, clock)
+        service.watch.demo_note = note
+        await service.run(prepare=prepare, beside=beside, ready=ready)
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What is kept: samples of engines, and requests from traces."""
+
+    samples: DuckDBStore
+    requests: RequestStore
 
 
 class Service:
     """All parts of the running service."""
 
     def __init__(
-        self, file: Path, settings: config.Settings, store: DuckDBStore, listener: socket.socket, clock: Clock
+        self, file: Path, settings: config.Settings, stores: Stores, listener: socket.socket, clock: Clock
     ) -> None:
+        store = stores.samples
         self.file = file
         self.listener = listener
         self.settings = settings
@@ -97,13 +123,24 @@ class Service:
         self.scraper = Scraper(self._on_page)
         self.pulling = Pulling(self.watch, retarget=self._retarget, scraped=self._on_pulled)
         self.discovering = Discovering(self._retarget)
+        self.intake = Intake(settings, stores.requests, self.watch, clock)
+        self.auth = Auth.of(
+            [(t.name, t.role, t.token.get_secret_value()) for t in settings.auth.tokens],
+            loopback=is_loopback(settings.listen_host), insecure=settings.insecure,
+        )  # fmt: skip
         self._asked: dict[str, tuple[int, float]] = {}  # restarts seen and when
         self._withheld: set[str] = set()  # targets that must not be read again until the configuration changes
         self._asking: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Lock()
         self._stop = asyncio.Event()
 
-    async def run(self, *, prepare: Prepare | None = None, ready: Callable[[str], None] | None = None) -> None:
+    async def run(
+        self,
+        *,
+        prepare: Prepare | None = None,
+        beside: Beside | None = None,
+        ready: Callable[[str], None] | None = None,
+    ) -> None:
         """Run until ``stop``."""
         telemetry = Telemetry.start(self.settings.telemetry, version=__version__)
         self.own.reloaded(True, self.clock.now_s())
@@ -115,6 +152,8 @@ class Service:
             if prepare is not None:
                 await prepare(self)
             await self.watch.refresh()
+            authorised = None if self.auth.open else self.auth.may_send
+            await stack.enter_async_context(self.intake.listening(authorised))
             server = Server(self.app())
             tasks = [
                 asyncio.create_task(work, name=name)
@@ -123,6 +162,8 @@ class Service:
                     ("prometheus", self.pulling.run()), ("watchdog", self._watch_loop()),
                 )
             ]  # fmt: skip
+            if beside is not None:
+                tasks.append(asyncio.create_task(beside(self), name="beside"))
             self._handle_signals()
             scheduler = self._scheduler()
             try:
@@ -140,11 +181,14 @@ class Service:
 
     def app(self) -> FastAPI:
         """The web application."""
-        settings = self.settings
-        tokens = [(t.name, t.role, t.token.get_secret_value()) for t in settings.auth.tokens]
-        auth = Auth.of(tokens, loopback=is_loopback(settings.listen_host), insecure=settings.insecure)
-        exporter = Exporter(lambda: snapshot(self.watch), self.own)
-        return create_app(self.watch, auth=auth, exporter=exporter, routers=(pages(self.watch),))
+        exporter = Exporter(lambda: snapshot(self.watch), self.own, more=self.intake.families)
+        found = self.discovering.views
+        reads = self.intake.reads
+        routers = (
+            pages(self.watch, found), discovery_routes(found),
+            request_pages(reads, self.watch), request_routes(reads, self.watch),
+        )  # fmt: skip
+        return create_app(self.watch, auth=self.auth, exporter=exporter, routers=routers)
 
     def _scheduler(self) -> AsyncIOScheduler:
         scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1})
@@ -152,6 +196,8 @@ class Service:
         scheduler.add_job(self._job(self._refresh), "interval", seconds=every, misfire_grace_time=None)
         scheduler.add_job(self._job(self.watch.fold_minutes), "interval", seconds=10, misfire_grace_time=None)
         scheduler.add_job(self._job(self._measure), "interval", seconds=30, misfire_grace_time=None)
+        scheduler.add_job(self._job(self.intake.settle), "interval", seconds=_SETTLE_EVERY_S, misfire_grace_time=None)
+        scheduler.add_job(self._job(self.intake.roll), "interval", seconds=_ROLL_EVERY_S, misfire_grace_time=None)
         scheduler.add_job(self._job(self._compact), "interval", hours=1, misfire_grace_time=None)
         scheduler.start()
         return scheduler
@@ -179,6 +225,7 @@ class Service:
     async def _compact(self) -> None:
         try:
             dropped = await self.keeper.call(lambda: self.store.compact(self.clock.now_s()))
+            dropped += await asyncio.to_thread(self.intake.store.compact, self.clock.now_s())
         except StoreError as error:
             log.error("compaction failed", extra={"problem": str(error)})
             return
@@ -263,6 +310,7 @@ class Service:
         self.settings, self.book = settings, book
         self._withheld.clear()
         self.pulling.use(sources)
+        self.intake.use(settings)
         await self._apply(settings, found)
         await self.watch.refresh()
         self.own.reloaded(True, self.clock.now_s())

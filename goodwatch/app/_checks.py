@@ -85,16 +85,21 @@ def _names_of_targets(
 
 def _exposed(data: dict[str, Any]) -> Iterator[Fault]:
     """An address that others reach, without tokens and without saying that this is meant."""
-    listen, auth = data.get("listen"), data.get("auth")
-    if not isinstance(listen, str) or data.get("insecure", False) is not False:
+    auth, otlp = data.get("auth"), data.get("otlp")
+    if data.get("insecure", False) is not False or (isinstance(auth, dict) and auth.get("tokens")):
         return
-    try:
-        host, _ = split_listen(listen)
-    except ValueError:
-        return
-    if not is_loopback(host) and not (isinstance(auth, dict) and auth.get("tokens")):
-        text = "{value} is reachable from other machines; add auth.tokens, or write insecure: true"
-        yield Fault(("listen",), text)
+    written = otlp if isinstance(otlp, dict) else {}
+    for loc, address in (
+        (("listen",), data.get("listen")),
+        (("otlp", "http"), written.get("http")),
+        (("otlp", "grpc"), written.get("grpc")),
+    ):
+        try:
+            host, _ = split_listen(address) if isinstance(address, str) else ("localhost", 0)
+        except ValueError:
+            continue
+        if not is_loopback(host):
+            yield Fault(loc, "{value} is reachable from other machines; add auth.tokens, or write insecure: true")
 
 
 def _unfit(settings: Settings, key: str, index: int, entry: PerPage) -> Iterator[Fault]:

@@ -1,9 +1,9 @@
 """The sections of the configuration file: every setting with its type, default and meaning."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from goodwatch.app._discovery_sections import DnsSd, KubernetesSd, PrometheusSd
 from goodwatch.app._fields import (
@@ -19,8 +19,11 @@ from goodwatch.app._fields import (
     sibling,
     split_listen,
 )
+from goodwatch.app._otlp_sections import Otlp
 from goodwatch.app._source_sections import PrometheusEntry
 from goodwatch.app._target_sections import AcceleratorEntry, FileSd, PerPage, PerTarget, ScrapeSettings, TargetEntry
+from goodwatch.core.forms import FORMS, form_of
+from goodwatch.core.model import Limits
 from goodwatch.core.section import Duration, Positive, Section, Share
 
 
@@ -47,24 +50,62 @@ class Auth(Section):
     )
 
 
-class Slo(Section):
-    """Latency targets that a request must meet jointly, and how many requests must."""
+def _form(name: str) -> str:
+    form_of(name)
+    return name
 
+
+FormName = Annotated[Text, AfterValidator(_form)]
+
+
+class _Targets(Section):
+    """Latency targets; a request must meet all that are set."""
+
+    form: FormName | None = Field(
+        default=None,
+        description=f"Preset of an interaction form, for targets that are not written: {', '.join(f.name for f in FORMS)}.",
+    )
     ttft_s: Duration | None = Field(default=None, description="Longest time to first token.")
     tpot_s: Duration | None = Field(default=None, description="Longest time per output token after the first.")
     e2e_s: Duration | None = Field(
         default=None, validate_default=True, description="Longest time from arrival to the last token."
     )
-    objective: Share = Field(default=0.99, description="Share of requests that must meet all targets.")
-    period_s: Duration = Field(default=30 * 86400.0, description="Time over which the objective holds.")
 
     @field_validator("e2e_s")
     @classmethod
     def _at_least_one(cls, e2e_s: float | None, info: ValidationInfo) -> float | None:
-        others = ("ttft_s", "tpot_s")
+        others = ("form", "ttft_s", "tpot_s")
         if e2e_s is None and all(name in info.data and info.data[name] is None for name in others):
-            raise sibling("", "no latency target; write at least one of ttft, tpot, e2e")
+            raise sibling("", "no latency target; write at least one of ttft, tpot, e2e, or a form")
         return e2e_s
+
+    @property
+    def limits(self) -> Limits:
+        """The targets, those of the form where they are not written."""
+        preset = form_of(self.form).limits if self.form is not None else Limits()
+        return Limits(self.ttft_s or preset.ttft_s, self.tpot_s or preset.tpot_s, self.e2e_s or preset.e2e_s)
+
+
+class SloOverride(_Targets):
+    """Other targets for some of the requests that traces tell of; the first entry that fits counts."""
+
+    tenant: Text | None = Field(default=None, description="Only requests of this tenant.")
+    route: Text | None = Field(default=None, description="Only requests that came this way.")
+    model: Text | None = Field(default=None, description="Only requests of this model.")
+    of_form: Text | None = Field(default=None, description="Only requests whose trace names this interaction form.")
+
+
+class Slo(_Targets):
+    """Latency targets that a request must meet jointly, and how many requests must."""
+
+    objective: Share = Field(default=0.99, description="Share of requests that must meet all targets.")
+    period_s: Duration = Field(default=30 * 86400.0, description="Time over which the objective holds.")
+    vantage: Literal["engine", "gateway", "client"] = Field(
+        default="engine", description="Whose stopwatch judges the requests that traces tell of."
+    )
+    overrides: tuple[SloOverride, ...] = Field(
+        default=(), description="Other targets by tenant, route, model or form; for requests from traces."
+    )
 
 
 class Service(Section):
@@ -95,6 +136,12 @@ class Retention(Section):
     samples_s: Duration = Field(default=48 * 3600.0, description="Samples as they were scraped.")
     minutes_s: Duration = Field(default=92 * 86400.0, description="Increases per minute.")
     derived_s: Duration = Field(default=92 * 86400.0, description="Derived numbers as they were published.")
+    facts_s: Duration = Field(default=14 * 86400.0, description="Single requests, from traces.")
+    parts_s: Duration = Field(default=48 * 3600.0, description="Spans of requests that were counted already.")
+    rollup_minutes_s: Duration = Field(default=48 * 3600.0, description="Heatmap counts per minute, from traces.")
+    rollup_hours_s: Duration = Field(
+        default=90 * 86400.0, description="The same per hour. Those per day are kept for ever."
+    )
     deployments_s: Duration | None = Field(
         default=None, description="What targets ran, and when it changed.", json_schema_extra={"x-default": "unlimited"}
     )
@@ -152,6 +199,9 @@ class Settings(Section):
         default=(), description="Pages of accelerator exporters: power, energy and use of what the targets hold."
     )
     services: tuple[Service, ...] = Field(default=(), description="Services and their objectives.")
+    otlp: Otlp | None = Field(
+        default=None, description="Where traces of requests arrive; without it nothing listens for them."
+    )
     prices: Prices = Field(default=Prices(), description="What GPUs cost.")
     retention: Retention = Field(default=Retention(), description="How long data is kept.")
     derive: Derive = Field(default=Derive(), description="How numbers are derived.")

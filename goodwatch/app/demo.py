@@ -35,6 +35,12 @@ _SAMPLES_S: Final = 1800.0
 CONFIG: Final = """\
 # goodwatch demo: three services on a replay of recorded engines
 listen: {listen}
+otlp:
+  http: 127.0.0.1:0
+  grpc: null
+  settle: 10s
+  origins:
+{origins}
 data_dir: {data_dir}
 scrape: {{interval: 5s, timeout: 3s}}
 derive: {{every: 5s, window: 1m}}
@@ -111,10 +117,13 @@ def loaded(now_s: float) -> tuple[Play, ...]:
 
 def config_text(listen: str, data_dir: str, urls: Mapping[str, str]) -> str:
     """The demo's configuration, as a file that a reader could have written. ``urls`` by play name."""
-    lines = []
+    targets, origins = [], []
     for name, service, _, _ in PLAYS:
-        lines.append(f"  - {{url: {urls[name]}, name: {name}, service: {service}, gpus: 1, gpu_hour_usd: 2.5}}")
-    return CONFIG.format(listen=listen, data_dir=json.dumps(data_dir), targets="\n".join(lines))
+        targets.append(f"  - {{url: {urls[name]}, name: {name}, service: {service}, gpus: 1, gpu_hour_usd: 2.5}}")
+        origins.append(f"    - {{match: {{service.name: {service}}}, service: {service}, model: tiny, target: {name}}}")
+    return CONFIG.format(
+        listen=listen, data_dir=json.dumps(data_dir), targets="\n".join(targets), origins="\n".join(origins)
+    )
 
 
 def backfill(state: TargetState, play: Play, store: SampleStore, *, start_s: float, end_s: float) -> int:

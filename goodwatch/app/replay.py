@@ -9,12 +9,14 @@ import polars as pl
 
 from collector.pipeline import TargetReader
 from goodwatch.app.client_log import client_phase
+from goodwatch.app.facts_replay import PhaseCounts, facts_report, phase_counts
 from goodwatch.app.recording import Phase, RecordedScrape, Recording
 from goodwatch.core.counter import Tracker
 from goodwatch.core.engine import Engine
 from goodwatch.core.model import Bounds, Limits, Scrape, Target
 from goodwatch.signals.derive import prefix_hit_ratio, total
 from goodwatch.signals.goodput import Goodput, service_goodput
+from goodwatch.signals.heatmap import Ask, Cell, Heatmap, Measure, heatmap_of_facts
 from goodwatch.signals.increments import rows_frame, step_rows
 from goodwatch.signals.latency import QUANTILES, of_ended
 from goodwatch.signals.windows import TargetWindow, target_windows
@@ -80,6 +82,44 @@ def report(folder: Path, engines: Mapping[str, Engine], limits: Limits, *, engin
         "failed_scrapes": replayed.failed,
         "limits": {"ttft_s": limits.ttft_s, "tpot_s": limits.tpot_s, "e2e_s": limits.e2e_s},
         "phases": [phase_report(replayed, p, engines, limits, client) for p in phases],
+        **facts_report(folder, [_counted(replayed, p, engines, limits) for p in phases], limits, heatmap=map_report),
+    }
+
+
+def _counted(replayed: Replayed, phase: Phase, engines: Mapping[str, Engine], limits: Limits) -> PhaseCounts:
+    windows, start, end = phase_windows(replayed, phase)
+    return phase_counts(phase.name, windows, (start, end), engines, limits)
+
+
+def map_report(judged: pl.DataFrame) -> dict[str, Any]:
+    """The P99 map of TTFT, TPOT and E2E, and the attainment of each cell, as plain JSON values; null with its reason."""
+    asks = {
+        **{name: Ask(Measure.LATENCY, 0.99, f"engine_{name}_s") for name in ("ttft", "tpot", "e2e")},
+        "attainment": Ask(Measure.ATTAINMENT),
+    }
+    maps = {name: heatmap_of_facts(judged, ask) for name, ask in asks.items()}
+    first = maps["ttft"]
+    return {
+        "input_bands": [b.text for b in first.inputs],
+        "output_bands": [b.text for b in first.outputs],
+        **{
+            ("attainment" if name == "attainment" else f"{name}_p99_s"): [
+                _cell(made, cell) for cell in made.cells if cell.requests
+            ]
+            for name, made in maps.items()
+        },
+    }
+
+
+def _cell(made: Heatmap, cell: Cell) -> dict[str, Any]:
+    number = cell.number
+    return {
+        "input": made.inputs[cell.input].text,
+        "output": made.outputs[cell.output].text,
+        "requests": cell.requests,
+        "value": number.value,
+        "bounds": _pair(number.bounds),
+        "why": number.note if number.absence is not None else "",
     }
 
 

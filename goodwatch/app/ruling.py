@@ -23,7 +23,6 @@ from goodwatch.app.config import Settings
 from goodwatch.app.config import Slo as SloSection
 from goodwatch.app.engines import known_accelerators, known_engines
 from goodwatch.core.errors import ConfigError
-from goodwatch.core.model import Limits
 from goodwatch.core.slo import JointGoodput, Latency, Period, Slo
 
 Form = Literal["prometheus", "operator", "grafana"]
@@ -56,7 +55,7 @@ def _engines_of(settings: Settings, service: str) -> tuple[str, ...]:
 
 
 def _slo_of(service: str, description: str, section: SloSection, engines: tuple[str, ...]) -> Slo:
-    limits = Limits(section.ttft_s, section.tpot_s, section.e2e_s)
+    limits = section.limits
     (signal, limit_s), *more = limits.items()
     kind = JointGoodput(limits) if more else Latency(signal, limit_s)
     return Slo(

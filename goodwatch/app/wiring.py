@@ -194,7 +194,7 @@ def price_of(target: Target, book: PriceBook, clock: Clock) -> Priced:
 def limits_of(service: Service | None) -> Limits:
     """The latency targets of a service; none when it has no SLO."""
     slo = service.slo if service else None
-    return Limits() if slo is None else Limits(slo.ttft_s, slo.tpot_s, slo.e2e_s)
+    return Limits() if slo is None else slo.limits
 
 
 def services_by_name(settings: Settings) -> Mapping[str, Service]:

@@ -127,12 +127,20 @@ class RequestStore(Protocol):
         """Traces with parts that no fact holds yet and whose last part came before ``before_s``; oldest first."""
         ...
 
-    def settle(self, trace_ids: Sequence[str], facts: pl.DataFrame) -> None:
-        """Replace the facts of these traces by ``facts`` (``FACTS``) and mark their parts as settled, in one commit."""
+    def settle(self, trace_ids: Sequence[str], facts: pl.DataFrame) -> pl.DataFrame:
+        """Replace the facts of these traces by ``facts`` (``FACTS``) and mark their parts as settled, in one commit.
+
+        Returns trace_id and ended_at of the facts that were there before.
+        """
         ...
 
-    def facts(self, start_s: float, end_s: float, **wanted: object) -> pl.DataFrame:
-        """Facts that ended in the interval as ``FACTS``, sorted by ended_at; ``wanted`` filters by equal columns."""
+    def facts(
+        self, start_s: float, end_s: float, *, columns: Sequence[str] | None = None, **wanted: object
+    ) -> pl.DataFrame:
+        """Facts that ended in the interval as ``FACTS``, or these columns of them; ``wanted`` filters by equal columns.
+
+        Sorted by ended_at unless only some columns are asked for.
+        """
         ...
 
     def replace_rollups(
@@ -156,7 +164,7 @@ class RequestStore(Protocol):
         ...
 
     def scores(self, start_s: float, end_s: float, *, service: str | None = None) -> pl.DataFrame:
-        """Scores given in the interval as ``SCORES``."""
+        """Scores given in the interval as ``SCORES``, sorted by ts."""
         ...
 
     def compact(self, now_s: float) -> int:

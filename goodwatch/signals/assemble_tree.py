@@ -126,7 +126,10 @@ def _attached(many: pl.DataFrame, up: pl.DataFrame) -> pl.DataFrame:
     count = int(many["row"].max()) + 1  # type: ignore[arg-type]
     tops = _tops(count, up)
     own = tops.gather(many["row"]) == many["row"]
-    hosts = _hosts(many.filter(own))
+    deepest = (
+        many.select("level", row=tops.gather(many["row"])).group_by("row").agg(pl.col("level").max().alias("_deepest"))
+    )
+    hosts = _hosts(many.filter(own).join(deepest, on="row", how="left", maintain_order="left"))
     linked = up.filter(~own & pl.col("up").is_not_null())  # a row in a circle has a parent, and is its own
     joined = pl.concat([linked, hosts.select("row", pl.col("host").alias("up"))])
     root = _tops(count, joined)
@@ -166,17 +169,22 @@ def _hosts_of_level(trees: pl.DataFrame, level: int) -> list[pl.DataFrame]:
 
 
 def _only_one(orphans: pl.DataFrame, outer: pl.DataFrame) -> pl.DataFrame:
-    """Hosts where clocks disagree: one tree of each level in the trace, and long enough to hold the orphan."""
+    """Hosts where clocks disagree: one tree of each level in the trace, long enough to hold all of its orphans.
+
+    One that holds something so deep by a link already has what is its own: the orphan is of a request whose outer span
+    is lost or still to come.
+    """
     lasted = pl.col("_end") - pl.col("started_s")
+    together = pl.col("_end").max().over("trace") - pl.col("started_s").min().over("trace")
     single = (
         outer.filter(pl.len().over("trace") == pl.col("level").n_unique().over("trace"))
         .sort("level")
         .unique("trace", keep="last")
-        .select("trace", pl.col("row").alias("host"), lasted.alias("host_s"))
+        .select("trace", pl.col("row").alias("host"), lasted.alias("host_s"), pl.col("_deepest").alias("_held"))
     )
     return (
         orphans.join(single, on="trace")
-        .filter(lasted <= pl.col("host_s") + SKEW_S)
+        .filter((together <= pl.col("host_s") + SKEW_S) & (pl.col("_held") < pl.col("level")))
         .select("row", "host", pl.lit(value=False).alias("loose"))
     )
 

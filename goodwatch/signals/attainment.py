@@ -33,10 +33,11 @@ _SEEN_ALL: Final = 1e-9  # a variance below this is the rounding of none
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Weighted sums over judged requests; every field but ``design_effect`` adds.
+    """Weighted sums over judged requests; every field but the effects adds.
 
-    ``*_sq`` are sums of squared weights. Tokens are output tokens. ``design_effect``: how much wider the interval is
-    because requests of one trace are sampled together; 1 where traces have one request.
+    ``*_sq`` are sums of squared weights. Tokens are output tokens. ``design_effect``: how much larger the variance of a
+    share is because requests of one trace are sampled together, ``total_effect`` that of a total; 1 where traces have
+    one request.
     """
 
     facts: float = 0.0
@@ -54,6 +55,7 @@ class Sums:
     good_tokens_sq: float | None = None  # Σ (weight · tokens)², None: not kept
     tokens_sq: float | None = None
     design_effect: float = 1.0
+    total_effect: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def sums(judged: pl.DataFrame) -> Sums:
         ((w * tokens) ** 2).sum().alias("tokens_sq"),
     ).row(0, named=True)
     found = Sums(**{k: float(v) for k, v in row.items()})
-    return replace(found, design_effect=_design_effect(judged, found))
+    return replace(found, design_effect=_design_effect(judged, found), total_effect=_total_effect(judged))
 
 
 def sums_of_rollups(rollups: pl.DataFrame) -> Sums:
@@ -125,6 +127,17 @@ def _design_effect(judged: pl.DataFrame, found: Sums) -> float:
     return max(1.0, float((together**2).sum()) / float((apart**2).sum()))
 
 
+def _total_effect(judged: pl.DataFrame) -> float:
+    """The same of a total: a trace of many requests brings all of them or none, however alike they are."""
+    if judged["trace_id"].is_unique().all():
+        return 1.0
+    w = pl.col("weight").fill_null(1.0)
+    counted = judged.filter(pl.col("verdict") != Verdict.NOT_VALID.value).select("trace_id", w.alias("w"))
+    together = counted.group_by("trace_id").agg(pl.col("w").sum())["w"]
+    apart = float((counted["w"] ** 2).sum())
+    return max(1.0, float((together**2).sum()) / apart) if apart else 1.0
+
+
 def attainment(
     found: Sums,
     seconds: float,
@@ -144,10 +157,13 @@ def attainment(
     reconciled
         The facts against the engine's finished counter; None where there are no metrics.
     unaccounted
-        Requests that arrived, by engine or HTTP counters, and did not end; None where arrivals are not counted.
+        Requests that arrived, by engine or HTTP counters, and did not end; None where arrivals are not counted. Those
+        that a client's or gateway's span tells of are facts already, and are taken off.
     finished_tokens
         Output tokens by the engine's counter; None where there are no metrics.
     """
+    if unaccounted is not None and reconciled is not None:
+        unaccounted = max(0.0, unaccounted - reconciled.unfinished)
     if not found.facts:
         return _nothing(found, unaccounted)
     scale, basis, notes = _scale(found, reconciled)
@@ -235,7 +251,7 @@ def _scaled(total: float, found: Sums, scale: float | None, basis: Basis) -> Num
     """A weighted count of facts as a count of requests."""
     if scale is None:
         return Number("requests", Basis.BOUNDED, bounds=Bounds(total, None))
-    spread = math.sqrt(max(0.0, found.valid_sq - found.valid) * found.design_effect) if scale == 1 else 0.0
+    spread = math.sqrt(max(0.0, found.valid_sq - found.valid) * found.total_effect) if scale == 1 else 0.0
     value = total * scale
     if basis is Basis.COUNTED or not spread:
         return Number("requests", basis, value)
@@ -268,7 +284,7 @@ def _goodput(share: Number, found: Sums, scale: float | None, seconds: float) ->
     whole = (found.valid + found.undetermined) * scale / seconds
     high = None if share.bounds.high is None else share.bounds.high * whole
     if scale == 1 and share.basis is not Basis.COUNTED:  # the total is an estimate as well
-        spread = _Z * math.sqrt(max(0.0, found.good_sq - found.good) * found.design_effect) / seconds
+        spread = _Z * math.sqrt(max(0.0, found.good_sq - found.good) * found.total_effect) / seconds
         good = found.good / seconds
         high = good + spread + found.undetermined / seconds
         bounds = Bounds(max(0.0, good - spread), high)
@@ -297,7 +313,7 @@ def _good_tokens(
         return Number(unit, Basis.ESTIMATED, ratio * per_s, bounds, note=share.note)
     if scale is None:
         return Number(unit, Basis.BOUNDED, bounds=Bounds(good / seconds, None), note=share.note)
-    spread = _token_spread(found, 0.0)
+    spread = _token_spread(replace(found, design_effect=found.total_effect), 0.0)
     bounds = None if spread is None else _around(good, spread, scale / seconds)
     return Number(unit, Basis.ESTIMATED, good * scale / seconds, bounds, note=share.note)
 

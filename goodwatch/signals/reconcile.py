@@ -60,7 +60,8 @@ class Reconciled:
     finished; None when there is no counter to trust. ``scale``: requests for one weighted fact, None without a counter
     or without facts. ``by_class``: weighted facts by outcome, ``no_engine_span`` for those that only a gateway or client
     saw, ``dropped_waiting`` for those that the engine never began, and ``missing`` (finished without a fact) or
-    ``surplus`` (facts that the counter does not have).
+    ``surplus`` (facts that the counter does not have). ``unfinished``: weighted facts of clients and gateways that an
+    engine may have begun and never finished: they are among its arrivals without an end.
     """
 
     basis: Basis
@@ -70,6 +71,7 @@ class Reconciled:
     scale: float | None = None
     by_class: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
+    unfinished: float = 0.0
 
 
 def engine_counts(windows: Iterable[TargetWindow], engines: Mapping[str, Engine]) -> EngineCounts | None:
@@ -95,23 +97,28 @@ def reconcile(facts: pl.DataFrame, counters: EngineCounts | None) -> Reconciled:
     counters
         None where there are no metrics.
     """
-    classes = _by_outcome(facts)
+    classes, unfinished = _by_outcome(facts), _weighted(facts.filter(_unfinished()))
     seen = _weighted(facts.filter(_finished()))
     if counters is None:
         return Reconciled(Basis.ESTIMATED, seen, by_class=classes, note="no counter to compare with")
     if counters.broken:
-        return Reconciled(Basis.ESTIMATED, seen, counters.finished, by_class=classes, note=counters.broken)
+        return Reconciled(
+            Basis.ESTIMATED, seen, counters.finished, by_class=classes, note=counters.broken, unfinished=unfinished
+        )
     if counters.finished <= 0:
         basis = Basis.ESTIMATED if seen else Basis.COUNTED
         gap = None if seen else 0.0
-        return Reconciled(basis, seen, counters.finished, gap, 1.0 if not seen else None, classes)
+        return Reconciled(
+            basis, seen, counters.finished, gap, 1.0 if not seen else None, classes, unfinished=unfinished
+        )
     missing = counters.finished - seen
     gap = missing / counters.finished
     if missing:
         classes["missing" if missing > 0 else "surplus"] = abs(missing)
     basis = Basis.COUNTED if abs(gap) <= TOLERANCE_RATIO else Basis.ESTIMATED
     scale = counters.finished / seen if seen else None
-    return Reconciled(basis, seen, counters.finished, gap, 1.0 if basis is Basis.COUNTED else scale, classes)
+    scale = 1.0 if basis is Basis.COUNTED else scale
+    return Reconciled(basis, seen, counters.finished, gap, scale, classes, unfinished=unfinished)
 
 
 def _weighted(facts: pl.DataFrame) -> float:
@@ -128,6 +135,12 @@ def _finished() -> pl.Expr:
     """
     waiting = (pl.col("status") == Outcome.ABORTED.value) & pl.col("engine_ttft_s").is_null()
     return pl.col("engine").is_not_null() & ~waiting
+
+
+def _unfinished() -> pl.Expr:
+    """Whether an engine may have begun a request that only others saw: not one that was refused at the door."""
+    given_up = pl.col("status").is_in([o.value for o in (Outcome.ABORTED, Outcome.TIMEOUT, Outcome.ERROR)])
+    return pl.col("engine").is_null() & given_up
 
 
 def _by_outcome(facts: pl.DataFrame) -> dict[str, float]:

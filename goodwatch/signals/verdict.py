@@ -30,6 +30,7 @@ class Reach:
     error: str = ""
     blind: bool = False  # every target that cannot be read answers all the same, but not with a page
 
+
 #: an interval wider than this is no ground to call a service good
 _TELLS_NOTHING: Final = 0.5
 

@@ -233,3 +233,14 @@ def test_the_documentation_has_every_setting() -> None:
         path.write_text(f"{before}<!-- settings: begin -->\n{settings_table()}<!-- settings: end -->{after}")
         return
     assert shown == settings_table(), "run this test with GOLDEN=update and read the difference"
+
+
+def test_traces_arrive_on_the_standard_ports_of_this_machine(read: Read) -> None:
+    otlp = read("otlp: {}\n").otlp
+    assert otlp is not None
+    assert (otlp.http, otlp.grpc) == ("127.0.0.1:4318", "127.0.0.1:4317")  # OTLP 1.11, default ports
+    assert otlp.body_limit_bytes == 64 * 1024**2  # OTLP 1.11 recommends 64 MiB
+
+
+def test_nothing_listens_for_traces_unless_asked(read: Read) -> None:
+    assert read("listen: 127.0.0.1:9470\n").otlp is None

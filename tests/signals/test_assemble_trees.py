@@ -179,3 +179,17 @@ def test_a_trace_id_that_a_broken_client_uses_for_everything_loses_nothing() -> 
     found = assembled(*spans)
     assert len(found) == 10_000
     assert sum(f["output_tokens"] for f in found) == 40_000
+
+
+def test_a_request_whose_gateway_s_span_is_lost_is_no_try_of_another_one() -> None:
+    rows = (
+        outer("gateway", "g", 100.0, 102.0),
+        engine("mine", parent_id="g", started_s=100.5, ended_s=101.5, output_tokens=10),
+        engine("other", parent_id="lost", started_s=160.0, ended_s=161.0, output_tokens=99),
+    )
+    assert [(f["fact_id"], f["output_tokens"]) for f in assembled(*rows)] == [("g", 10), ("other", 99)]
+
+
+def test_requests_far_apart_are_not_all_tries_of_the_only_one_whose_gateway_s_span_came() -> None:
+    engines = (engine(f"e{n}", parent_id="lost", started_s=200.0 + 60 * n, ended_s=201.0 + 60 * n) for n in range(3))
+    assert len(assembled(outer("gateway", "g", 100.0, 102.0), *engines)) == 4

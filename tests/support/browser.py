@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 import uvicorn
+from fastapi import APIRouter
 
 from exporters.prometheus import Exporter, SelfMetrics
 from goodwatch.api.app import create_app, external_prefix
@@ -33,11 +34,11 @@ _PATIENCE_S: Final = 60.0
 
 
 @contextlib.contextmanager
-def served(views: Views) -> Iterator[str]:
-    """The application with its pages, in a thread of its own; yields its URL, prefix included."""
+def served(views: Views, *more: APIRouter) -> Iterator[str]:
+    """The application with its pages and ``more``, in a thread of its own; yields its URL, prefix included."""
     app = create_app(
         views, auth=Auth.of([], loopback=True, insecure=False),
-        exporter=Exporter(lambda: snapshot(views), SelfMetrics("1.2.3")), routers=(pages(views),),
+        exporter=Exporter(lambda: snapshot(views), SelfMetrics("1.2.3")), routers=(pages(views, requests=bool(more)), *more),
     )  # fmt: skip
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", ws="none"))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,7 +30,8 @@ from goodwatch.api.ui.tables import (
     up_count,
 )  # fmt: skip
 from goodwatch.api.ui.tiles import Tile, service_tiles, target_tiles
-from goodwatch.api.ui.words import VERDICTS, WORDS
+from goodwatch.api.ui.words import MENDS, VERDICTS, WORDS
+from goodwatch.app.discovering import DiscoveryView
 from goodwatch.app.view import Event, ServiceView, Views
 from goodwatch.core.errors import GoodwatchError
 from goodwatch.core.model import Limits, Number, SignalStatus
@@ -39,6 +41,10 @@ from goodwatch.signals.frames import DERIVED
 _STRIP_S: Final = 3600.0
 #: a page stays readable, and a restart loop must not fill it
 _EVENTS_SHOWN: Final = 50
+#: of one discovery on the overview: a namespace full of pods without a port is one mistake, and services come first
+_PROBLEMS_SHOWN: Final = 5
+
+Discoveries = Callable[[], Sequence[DiscoveryView]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +68,23 @@ class OverviewItem:
     strip: Strip
 
 
-def pages(views: Views) -> APIRouter:
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """One discovery that cannot do all it should, with the first of its problems and how many more there are."""
+
+    discovery: DiscoveryView
+    shown: tuple[tuple[str, str], ...]
+    more: int
+
+
+def pages(views: Views, discoveries: Discoveries = tuple, *, requests: bool = False) -> APIRouter:
     """Routes of all pages and of their static files; include it at the root of the application.
 
-    Its lifespan makes the chart library while the service starts.
+    ``discoveries`` says how the discoveries fare, and is asked at each request, on the event loop. ``requests`` says
+    that the pages of requests are there too. The router's lifespan makes the chart library while the service starts.
     """
     assets = Assets()
-    site = _Site(views, Renderer(views, assets))
+    site = _Site(views, Renderer(views, assets, requests=requests), discoveries)
     router = APIRouter(include_in_schema=False, lifespan=assets.warmed)
     router.include_router(static_routes(assets))
     router.add_api_route("/", site.overview, methods=["GET"], include_in_schema=False)
@@ -79,8 +95,8 @@ def pages(views: Views) -> APIRouter:
 
 
 class _Site:
-    def __init__(self, views: Views, renderer: Renderer) -> None:
-        self._views, self._renderer = views, renderer
+    def __init__(self, views: Views, renderer: Renderer, discoveries: Discoveries) -> None:
+        self._views, self._renderer, self._discoveries = views, renderer, discoveries
 
     async def overview(self, request: Request) -> Response:
         services = self._views.services()
@@ -90,8 +106,12 @@ class _Site:
         ]
         states = list(Counter(s.state for s in services).items())
         first = services[0].derived if services else None
+        discoveries = self._discoveries()
         values = {
             "services": items,
+            "discoveries": discoveries,
+            "shortfalls": _shortfalls(discoveries),
+            "mends": _mends(discoveries),
             "states": states,
             "summary": ", ".join(f"{count} {state}" for state, count in states) or "no services",
             "window_s": first.end_s - first.start_s if first else 0.0,
@@ -148,9 +168,12 @@ class _Site:
         return self._renderer.page(request, "target", values)
 
     async def about(self, request: Request) -> Response:
+        discoveries = self._discoveries()
         values = {
             "version": __version__,
             "health": self._views.health(),
+            "discoveries": discoveries,
+            "mends": _mends(discoveries),
             "bases": BASIS_TEXTS,
             "absences": [(shown(Number.none("", absence)), text) for absence, text in ABSENCE_TEXTS.items()],
             "words": WORDS,
@@ -177,6 +200,18 @@ class _Site:
 
     def _problem(self, request: Request, status: int, title: str, text: str) -> Response:
         return self._renderer.page(request, "problem", {"title": title, "text": text}, status=status, live=False)
+
+
+def _mends(discoveries: Sequence[DiscoveryView]) -> dict[str, str]:
+    """What to do, by name of the discovery; one of a kind that is not known here still has its own sentences."""
+    return {d.name: MENDS.get(d.name.partition("[")[0], "") for d in discoveries}
+
+
+def _shortfalls(discoveries: Sequence[DiscoveryView]) -> tuple[Shortfall, ...]:
+    troubled = (d for d in discoveries if d.problems)
+    return tuple(
+        Shortfall(d, d.problems[:_PROBLEMS_SHOWN], max(0, len(d.problems) - _PROBLEMS_SHOWN)) for d in troubled
+    )
 
 
 def _service_values(service: ServiceView, chosen: TimeRange, events: list[Event]) -> dict[str, Any]:

@@ -70,8 +70,9 @@ def safe_json(value: Any) -> Markup:
 class Renderer:
     """The templates, and what every page shows around its own content."""
 
-    def __init__(self, views: Views, assets: Assets) -> None:
-        self._views, self._assets = views, assets
+    def __init__(self, views: Views, assets: Assets, *, requests: bool = False) -> None:
+        """``requests`` says that the pages of requests are there too, so that others link to them."""
+        self._views, self._assets, self._requests = views, assets, requests
         self._environment = Environment(
             loader=PackageLoader("goodwatch.api.ui"), autoescape=select_autoescape(default=True),
             undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, auto_reload=False,
@@ -88,7 +89,7 @@ class Renderer:
         base = prefix(request)
         html = self._environment.get_template(f"{template}.html").render(
             base=base, page=template, now_s=self._views.now_s(), demo_note=self._views.demo_note,
-            banners=banners(self._views.health()), refresh_s=REFRESH_S if live else 0,
+            requests_there=self._requests, banners=banners(self._views.health()), refresh_s=REFRESH_S if live else 0,
             static=lambda name: base + self._assets.path(name), **values,
         )  # fmt: skip
         return packed_response(request, html.encode(), "text/html; charset=utf-8", dict(_HEADERS), status=status)

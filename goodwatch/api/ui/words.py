@@ -22,5 +22,13 @@ WORDS: Final[dict[str, str]] = {
     "preemption": "A running request thrown out of the batch for lack of KV-cache space; its work is done again.",
 }
 
+#: what to do about a discovery that cannot see all it should, by its key in the configuration
+MENDS: Final[dict[str, str]] = {
+    "dns_sd": "Ask the same server with dig; then mend the record, or names, type, port or resolvers of the entry.",
+    "file_sd": "Mend the file, or whatever writes it: a list of {targets, labels}.",
+    "kubernetes_sd": "Try kubectl auth can-i list pods as goodwatch's account; then mend its role, or the entry.",
+    "prometheus_sd": "Open its url with /api/v1/targets from this machine; then mend url, api, jobs or match.",
+}
+
 #: words and colours of the attainment chart
 VERDICTS: Final = (("meets", "good"), ("may meet", "warning"), ("misses", "bad"))

@@ -181,7 +181,9 @@ def test_a_tracestate_tells_how_many_requests_a_span_stands_for(tracestate: str,
     assert (found["weight"], found["weight_told"]) == (weight, weight is not None)
 
 
-@pytest.mark.parametrize("tracestate", ["ot=th:", "ot=th:xyz", "ot=th:123456789012345", "ot=th:-1", "ot=th:FD"])
+@pytest.mark.parametrize(
+    "tracestate", ["ot=th:ffffffffffffff", "ot=th:", "ot=th:xyz", "ot=th:123456789012345", "ot=th:-1", "ot=th:FD"]
+)
 def test_a_threshold_that_cannot_be_read_is_no_weight(tracestate: str) -> None:
     done = mapped(span("x", CHAT, trace_state=tracestate))
     assert (done.frame["weight"].to_list(), dict(done.oddities)) == ([None], {"bad_tracestate": 1})

@@ -1,0 +1,1 @@
+"""Quality of answers: built-in checks, redaction, and the store of texts that the operator chose to keep."""
