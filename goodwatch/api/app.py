@@ -27,6 +27,8 @@ _TAGS: Final = [
     {"name": "services", "description": "Services: how much of the traffic meets its targets, and what it costs."},
     {"name": "targets", "description": "Scraped engines and what each can tell."},
     {"name": "events", "description": "Restarts, deployments, targets that went away."},
+    {"name": "requests", "description": "Single requests from traces: heatmap, list, attainment, cost."},
+    {"name": "quality", "description": "Scores of answers: in, and what they add up to."},
     {"name": "about", "description": "Definitions, version, configuration."},
     {"name": "system", "description": "Probes and metrics for other machines."},
 ]

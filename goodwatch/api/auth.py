@@ -72,7 +72,7 @@ def role_for(method: str, path: str) -> Role | None:
     """The role that a request needs; None for what is open to all."""
     if path in _OPEN_PATHS:
         return None
-    if path in _INGEST_PATHS:
+    if path in _INGEST_PATHS or (method == "POST" and path == "/api/v1/quality"):
         return "ingest"
     return "read" if method in _SAFE else "admin"
 

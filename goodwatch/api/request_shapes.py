@@ -1,6 +1,7 @@
 """What the API answers about requests. Pure. A number that is not there is null and says why, never 0."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import polars as pl
@@ -9,6 +10,7 @@ from pydantic import BaseModel, Field
 from goodwatch.api.request_query import measure_key, measure_text, quantile_key
 from goodwatch.api.shapes import NumberShape, finite, number_shape
 from goodwatch.app.request_view import GroupView, MapView, Slice, TraceView
+from goodwatch.core.model import Basis, Number
 from goodwatch.signals.attainment import Attained
 from goodwatch.signals.heatmap import Measure
 from goodwatch.signals.reconcile import Reconciled
@@ -173,6 +175,14 @@ def group_shape(group: GroupView) -> GroupShape:
     )  # fmt: skip
 
 
+def cell_number(number: Number, against: Reconciled) -> Number:
+    """A cell's number with the basis that all its requests have: only what agrees with a counter is counted."""
+    if number.basis is not Basis.COUNTED or against.basis is Basis.COUNTED:
+        return number
+    why = against.note or "the engine's counter has another number of requests"
+    return replace(number, basis=Basis.ESTIMATED, note="; ".join(filter(None, (number.note, why))))
+
+
 def heatmap_shape(view: MapView, service: str, start_s: float, end_s: float) -> HeatmapShape:
     """A map."""
     ask = view.map.ask
@@ -184,7 +194,7 @@ def heatmap_shape(view: MapView, service: str, start_s: float, end_s: float) -> 
         quantile=quantile_key(ask.quantile) if ask.measure is Measure.LATENCY else None, text=measure_text(ask),
         made_of=view.made_of, inputs=inputs, outputs=outputs,
         cells=[
-            CellShape(input=c.input, output=c.output, requests=c.requests, number=number_shape(c.number))
+            CellShape(input=c.input, output=c.output, requests=c.requests, number=number_shape(cell_number(c.number, view.reconciled)))
             for c in view.map.cells
         ],
         attained=attained_shape(view.attained, view.reconciled),

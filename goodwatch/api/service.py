@@ -24,6 +24,8 @@ from exporters.prometheus import Exporter, SelfMetrics
 from goodwatch import __version__
 from goodwatch.api.app import create_app
 from goodwatch.api.auth import Auth
+from goodwatch.api.jobs import Work, scheduled
+from goodwatch.api.routes_quality import quality_routes
 from goodwatch.api.routes_requests import request_routes
 from goodwatch.api.routes_system import discovery_routes
 from goodwatch.api.server import Server, is_loopback, listener, url_of
@@ -38,6 +40,7 @@ from goodwatch.app.intake import Intake
 from goodwatch.app.keeper import Keeper
 from goodwatch.app.prices import load_prices
 from goodwatch.app.pulling import Pulling, source_options
+from goodwatch.app.rating import Rating
 from goodwatch.app.request_wiring import open_request_store
 from goodwatch.app.telemetry import Telemetry, snapshot, span
 from goodwatch.app.view import Reloaded
@@ -45,17 +48,17 @@ from goodwatch.app.watch import Terms, Watch
 from goodwatch.core.clock import Clock, SystemClock
 from goodwatch.core.engine import Engine
 from goodwatch.core.errors import ConfigError, StoreError
-from goodwatch.core.model import Scrape
+from goodwatch.core.model import Deployment, Scrape
 from goodwatch.core.ports import RequestStore
 
 log = logging.getLogger(__name__)
 
 #: Settings that are read once; a change of them is told, and waits for a restart.
-_AT_START: Final = ("listen", "insecure", "data_dir", "auth", "retention", "telemetry", "otlp", "log")
+_AT_START: Final = ("listen", "insecure", "data_dir", "auth", "retention", "telemetry", "otlp", "quality", "log")
 _ASK_VERSION_EVERY_S: Final = 600.0
 _GC_THRESHOLDS: Final = (100_000, 50, 50)
-_SETTLE_EVERY_S: Final = 2
-_ROLL_EVERY_S: Final = 30
+_SETTLE_EVERY_S: Final = 2.0
+_ROLL_EVERY_S: Final = 30.0
 _LAG_EVERY_S: Final = 0.05
 
 Prepare = Callable[["Service"], Awaitable[None]]
@@ -123,7 +126,8 @@ class Service:
         self.scraper = Scraper(self._on_page)
         self.pulling = Pulling(self.watch, retarget=self._retarget, scraped=self._on_pulled)
         self.discovering = Discovering(self._retarget)
-        self.intake = Intake(settings, stores.requests, self.watch, clock)
+        self.rating = Rating(settings.quality, Path(settings.data_dir), stores.requests, clock, self._deployments)
+        self.intake = Intake(settings, stores.requests, self.watch, clock, self.rating)
         self.auth = Auth.of(
             [(t.name, t.role, t.token.get_secret_value()) for t in settings.auth.tokens],
             loopback=is_loopback(settings.listen_host), insecure=settings.insecure,
@@ -153,6 +157,7 @@ class Service:
                 await prepare(self)
             await self.watch.refresh()
             authorised = None if self.auth.open else self.auth.may_send
+            await stack.enter_async_context(self.rating.running())
             await stack.enter_async_context(self.intake.listening(authorised))
             server = Server(self.app())
             tasks = [
@@ -183,36 +188,22 @@ class Service:
         """The web application."""
         exporter = Exporter(lambda: snapshot(self.watch), self.own, more=self.intake.families)
         found = self.discovering.views
-        reads = self.intake.reads
+        reads, quality = self.intake.reads, self.rating.reads(self.intake.reads)
         routers = (
-            pages(self.watch, found), discovery_routes(found),
-            request_pages(reads, self.watch), request_routes(reads, self.watch),
+            pages(self.watch, found), discovery_routes(found), request_pages(reads, self.watch, quality),
+            request_routes(reads, self.watch), quality_routes(self.intake.store, quality, self.watch),
         )  # fmt: skip
         return create_app(self.watch, auth=self.auth, exporter=exporter, routers=routers)
 
     def _scheduler(self) -> AsyncIOScheduler:
-        scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1})
-        every = self.settings.derive.every_s
-        scheduler.add_job(self._job(self._refresh), "interval", seconds=every, misfire_grace_time=None)
-        scheduler.add_job(self._job(self.watch.fold_minutes), "interval", seconds=10, misfire_grace_time=None)
-        scheduler.add_job(self._job(self._measure), "interval", seconds=30, misfire_grace_time=None)
-        scheduler.add_job(self._job(self.intake.settle), "interval", seconds=_SETTLE_EVERY_S, misfire_grace_time=None)
-        scheduler.add_job(self._job(self.intake.roll), "interval", seconds=_ROLL_EVERY_S, misfire_grace_time=None)
-        scheduler.add_job(self._job(self._compact), "interval", hours=1, misfire_grace_time=None)
-        scheduler.start()
-        return scheduler
-
-    def _job(self, work: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:
-        """A job that the scheduler may cut short when the service stops: that is no error."""
-
-        async def run() -> None:
-            try:
-                await work()
-            except asyncio.CancelledError:
-                if not self._stop.is_set():
-                    raise
-
-        return run
+        judge = self.settings.quality.judge
+        jobs: list[tuple[Work, float]] = [
+            (self._refresh, self.settings.derive.every_s), (self.watch.fold_minutes, 10.0), (self._measure, 30.0),
+            (self.intake.settle, _SETTLE_EVERY_S), (self.intake.roll, _ROLL_EVERY_S), (self._compact, 3600.0),
+        ]  # fmt: skip
+        if judge is not None:
+            jobs.append((self.rating.judge, judge.every_s))
+        return scheduled(jobs, self._stop.is_set)
 
     async def _refresh(self) -> None:
         with span("derive", services=len(self.watch.shown)):
@@ -226,10 +217,14 @@ class Service:
         try:
             dropped = await self.keeper.call(lambda: self.store.compact(self.clock.now_s()))
             dropped += await asyncio.to_thread(self.intake.store.compact, self.clock.now_s())
+            dropped += await asyncio.to_thread(self.rating.compact, self.clock.now_s())
         except StoreError as error:
             log.error("compaction failed", extra={"problem": str(error)})
             return
         log.info("compacted", extra={"rows_dropped": dropped})
+
+    async def _deployments(self, service: str, start_s: float, end_s: float) -> list[Deployment]:
+        return await self.keeper.call(lambda: self.store.deployments(start_s, end_s, service=service))
 
     async def _watch_loop(self) -> None:
         """How late the loop wakes, all the time: blocking work of any length cannot hide between two looks."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -24,6 +24,7 @@ from exporters.requests import RequestSeries
 from goodwatch.app import request_wiring as wiring
 from goodwatch.app._otlp_sections import Otlp
 from goodwatch.app.config import Settings
+from goodwatch.app.rating import Rating
 from goodwatch.app.request_reads import RequestReads
 from goodwatch.app.request_view import IntakeView, Slice
 from goodwatch.app.request_watch import RequestLoop, RequestTerms
@@ -36,6 +37,8 @@ from goodwatch.signals.heatmap import Ask, Heatmap, Measure
 
 log = logging.getLogger(__name__)
 
+#: periods that are about to be dropped are not read any more
+_KEPT_LESS_S: Final = 3600.0
 #: default range of the heatmap page, and so of its exported cells
 MAP_S: Final = 3600.0
 _EXPORTED: Final[Mapping[str, Ask]] = {
@@ -50,11 +53,12 @@ _EXPORTED: Final[Mapping[str, Ask]] = {
 class Intake:
     """Requests of the running service. Without an ``otlp`` section nothing listens, and what is kept can be read."""
 
-    def __init__(self, settings: Settings, store: RequestStore, watch: Watch, clock: Clock) -> None:
+    def __init__(self, settings: Settings, store: RequestStore, watch: Watch, clock: Clock, rating: Rating) -> None:
         self.store = store
         self.series = RequestSeries()
         self.loop = RequestLoop(store, clock, settled=self._settled, deployed=self._deployed)
         self.reads = RequestReads(self.loop, watch, settings.otlp is not None, self._told)
+        self.rating = rating
         self._otlp = settings.otlp
         self._watch = watch
         self._clock = clock
@@ -73,6 +77,10 @@ class Intake:
             limits={s.name: wiring.limits_table_of(s) for s in settings.services},
             vantages={s.name: wiring.vantage_of(s) for s in settings.services},
             trace_url=(settings.otlp.trace_url or "") if settings.otlp else "",
+            minutes_kept_s=settings.retention.rollup_minutes_s - _KEPT_LESS_S,
+            hours_kept_s=settings.retention.rollup_hours_s - _KEPT_LESS_S,
+            facts_kept_s=settings.retention.facts_s - _KEPT_LESS_S,
+            rules=settings.quality.rules,
         )
 
     @asynccontextmanager
@@ -112,10 +120,12 @@ class Intake:
         return taken.refused
 
     def _beside(self, request: ExportTraceServiceRequest, received_s: float) -> Callable[[], object] | None:
-        """Scores that spans carry; in the thread that decodes."""
+        """Scores that spans carry, and what built-in checks say of their texts; in the thread that decodes."""
         taken = span_scores(request, received_s)
         self.refused_scores.update(taken.refused)
-        return None if taken.frame.is_empty() else partial(self.store.append_scores, taken.frame)
+        given = None if taken.frame.is_empty() else partial(self.store.append_scores, taken.frame)
+        works = [work for work in (given, self.rating.beside(request, received_s)) if work is not None]
+        return partial(_all_done, works) if works else None
 
     # -- loops ------------------------------------------------------------------------------------------------------
 
@@ -201,6 +211,11 @@ class Intake:
             last_s=counts.last_commit_s if counts else None,
             problem=self.loop.problem,
         )
+
+
+def _all_done(works: Sequence[Callable[[], object]]) -> None:
+    for work in works:
+        work()
 
 
 def _addresses(otlp: Otlp, receiver: OtlpReceiver) -> list[str]:

@@ -216,7 +216,7 @@ class RequestReads:
         for tier, first, last in self.loop.tiers(of.start_s, of.end_s):
             if tier == 0:
                 facts = self.loop.judged(self.loop.store.facts(first, last, service=of.service))
-                made = roll_up(facts)
+                made = roll_up(facts, self._scores_of(of), rules=self.loop.terms.rules)
                 rollups.append(made[0])
                 bins.append(made[1].filter(pl.col("field").is_in(list(fields))))
                 continue

@@ -21,6 +21,7 @@ from goodwatch.app.telemetry import span
 from goodwatch.core.clock import Clock
 from goodwatch.core.errors import StoreError
 from goodwatch.core.ports import RequestStore
+from goodwatch.core.quality import QualityRules
 from goodwatch.core.request import Vantage
 from goodwatch.signals.assemble import assemble
 from goodwatch.signals.attainment_limits import LimitsTable
@@ -42,6 +43,9 @@ _LOOKS: Final = 5
 _OPEN_TRACES: Final = 300_000
 #: a trace of more parts is a broken client's id: reading it again and again would take all the time there is
 _OPEN_PARTS: Final = 20_000
+#: a score may say that it was given so long before it came, and takes so long to be committed
+_SCORED_LATER_S: Final = 7200.0
+_COMMIT_S: Final = 10.0
 _NO_LIMITS: Final = LimitsTable()
 
 
@@ -57,6 +61,7 @@ class RequestTerms:
     minutes_kept_s: float = 47 * 3600.0
     hours_kept_s: float = 89 * 86_400.0
     facts_kept_s: float = 14 * 86_400.0 - 3600.0
+    rules: QualityRules = field(default_factory=QualityRules)
 
 
 @dataclass(slots=True)
@@ -76,6 +81,7 @@ class RequestLoop:
     late_total: int = 0
     last_s: float | None = None  # when facts were last made
     seen_services: set[str] = field(default_factory=set)
+    _scored_s: float = 0.0  # up to when scores were looked at
     # tier → period → which touch was its last: what is touched while it is rolled up stays
     _stale: dict[int, dict[float, int]] = field(default_factory=lambda: {MINUTE_S: {}, HOUR_S: {}, DAY_S: {}})
     _touches: int = 0
@@ -177,6 +183,7 @@ class RequestLoop:
     async def roll(self) -> None:
         """Roll up what changed: minutes that are over and settled, then the hours and days above them."""
         now = self.clock.now_s()
+        await self._guarded(partial(self._mark_scored, now), "read which requests were scored")
         over = now - self.terms.settle_s
         minutes = sorted(m for m in self._stale[MINUTE_S] if m + MINUTE_S <= over)
         for first in range(0, len(minutes), _BATCH_MINUTES):
@@ -193,12 +200,27 @@ class RequestLoop:
                     return
                 self._rolled_up(tier, [start], touches)
 
+    def _mark_scored(self, now: float) -> bool:
+        """Mark the minutes of requests that were scored since the last look: scores come after the request."""
+        since, self._scored_s = self._scored_s, now
+        scores = self.store.scores(since - _SCORED_LATER_S, now + MINUTE_S)
+        fresh = scores.filter(pl.col("received_s") >= since - _COMMIT_S)
+        if not fresh.is_empty():
+            facts = self.store.facts(
+                now - self.terms.minutes_kept_s, now + MINUTE_S, columns=("trace_id", "response_id", "ended_at")
+            )
+            about = [
+                pl.col(key).is_in(fresh[key].drop_nulls().unique().implode()) for key in ("trace_id", "response_id")
+            ]
+            self._touch(facts.filter(pl.any_horizontal(*about))["ended_at"])
+        return True
+
     def _roll_minutes(self, minutes: list[float]) -> bool:
         facts = pl.concat(
             [self.store.facts(first, last + MINUTE_S) for first, last in _runs(minutes)] or [pl.DataFrame(schema=FACTS)]
         )
         scores = self.store.scores(minutes[0], self.clock.now_s() + MINUTE_S)
-        self.store.replace_rollups(MINUTE_S, minutes, *roll_up(self.judged(facts), scores))
+        self.store.replace_rollups(MINUTE_S, minutes, *roll_up(self.judged(facts), scores, rules=self.terms.rules))
         return True
 
     def _roll(self, start: float, tier: int, finer: int) -> bool:

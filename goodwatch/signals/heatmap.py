@@ -15,6 +15,7 @@ from typing import Final
 import polars as pl
 
 from goodwatch.core.model import Absence, Number
+from goodwatch.core.quality import QualityRules
 from goodwatch.signals._bands import DEFAULT_EDGES, PageBand, page_bands, place_in, places_of_tokens
 from goodwatch.signals._cells import (
     EngineTime,
@@ -127,17 +128,19 @@ def heatmap(rollups: pl.DataFrame, bins: pl.DataFrame, ask: Ask) -> Heatmap:
     return page.with_sums(totals, _engine_time(kept), _all_seconds(of_fields))
 
 
-def heatmap_of_facts(facts: pl.DataFrame, ask: Ask, *, scores: pl.DataFrame | None = None) -> Heatmap:
+def heatmap_of_facts(
+    facts: pl.DataFrame, ask: Ask, *, scores: pl.DataFrame | None = None, rules: QualityRules | None = None
+) -> Heatmap:
     """The map of single requests; exact.
 
     ``facts`` are ``FACTS`` with verdict and slo. Of a latency only ``input_tokens``, ``output_tokens``, the field, the
-    columns of the filters, and ``weight`` unless it is 1 throughout, are needed. ``scores`` count for quality.
+    columns of the filters, and ``weight`` unless it is 1 throughout, are needed. ``scores`` count for quality; ``rules`` say what passes.
     """
     page = _Page(ask)
     kept = page.kept(facts)
     if ask.measure is Measure.LATENCY:
         return page.with_latencies(*_latencies_of_facts(page, kept))
-    rollups, bins = roll_up(kept, scores)
+    rollups, bins = roll_up(kept, scores, rules=rules)
     time = _engine_time(bins.filter(pl.col("field").is_in(list(ask.fields))).with_columns(page.cell_of_bands()))
     everything = _all_seconds(roll_up(facts)[1]) if ask.fields else 0.0
     return page.with_sums(page.totals(rollups), time, everything)

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from goodwatch.core.quality import QualityRules
 from goodwatch.core.request import EMPTY_BAND, UNKNOWN_BAND, Outcome, Verdict
+from goodwatch.signals.quality import with_quality
 from goodwatch.signals.quantiles import ZERO_BIN, bin_indexes
 from goodwatch.signals.request_frames import BINS, LATENCY_FIELDS, ROLLUP_KEYS, ROLLUPS
 
@@ -18,15 +20,11 @@ HOUR_S: Final = 3600
 DAY_S: Final = 86400
 TIERS_S: Final = (MINUTE_S, HOUR_S, DAY_S)
 
-#: a score from here on passes
-PASS_RATIO: Final = 0.5
-
 #: valid, and the service's own doing
 FAILED: Final = (Outcome.REFUSED, Outcome.ERROR, Outcome.TIMEOUT)
 
 _SUMS: Final = tuple(name for name in ROLLUPS if name not in ROLLUP_KEYS and name != "slo")
 _BIN_KEYS: Final = (*ROLLUP_KEYS, "field")
-_NO_SCORES: Final = {"trace_id": pl.String, "fact_id": pl.String, "passed": pl.Boolean}
 
 
 def band_expr(tokens: str) -> pl.Expr:
@@ -43,7 +41,7 @@ def band_expr(tokens: str) -> pl.Expr:
 
 
 def roll_up(
-    facts: pl.DataFrame, scores: pl.DataFrame | None = None, *, pass_ratio: float = PASS_RATIO
+    facts: pl.DataFrame, scores: pl.DataFrame | None = None, *, rules: QualityRules | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Counts, sums and bins of judged requests per minute.
 
@@ -54,17 +52,18 @@ def roll_up(
         there twice. A minute must be there with all of its facts, because what is stored is replaced.
     scores
         ``SCORES`` given to these requests; None is none.
-    pass_ratio
-        A score from here on passes. A request passes when all of its scores do; a label without a score says nothing.
+    rules
+        What passes, by evaluator; None: the plain rules. A request passes when all of its scores do.
 
     Returns
     -------
     tuple[polars.DataFrame, polars.DataFrame]
         ``ROLLUPS`` and ``BINS`` with a ``tier_s`` of 60, sorted by their keys.
     """
-    judged = facts.join(
-        _passed(facts, scores, pass_ratio), on=["trace_id", "fact_id"], how="left", maintain_order="left"
-    ).with_columns(
+    rated = facts.with_columns(passed=pl.lit(None, pl.Boolean))
+    if scores is not None and not scores.is_empty():
+        rated = with_quality(facts, scores, rules or QualityRules())
+    judged = rated.with_columns(
         tier_s=pl.lit(MINUTE_S, pl.Int32),
         start_s=_floored("ended_at", MINUTE_S),
         input_band=band_expr("input_tokens"),
@@ -209,28 +208,6 @@ def _with_lists(scopes: pl.DataFrame, totals: pl.DataFrame, counts: pl.DataFrame
     )
     whole = scopes.join(totals, on="scope").join(lists, on="scope", how="left")
     return _shaped(whole.with_columns(pl.col("bin", "count").fill_null([])), BINS)
-
-
-def _passed(facts: pl.DataFrame, scores: pl.DataFrame | None, pass_ratio: float) -> pl.DataFrame:
-    """Which facts have scores, and whether all of them pass: columns trace_id, fact_id, passed.
-
-    A score belongs to the fact whose span it names, else to that with its response id, else to all facts of its trace.
-    """
-    if scores is None or scores.is_empty():
-        return pl.DataFrame(schema=_NO_SCORES)
-    told = scores.filter(pl.col("score").is_not_null()).select(
-        "trace_id", about_span="span_id", about_response="response_id", passed=pl.col("score") >= pass_ratio
-    )
-    ids = facts.select("trace_id", "fact_id", "span_id", "response_id")
-    span, response = pl.col("about_span"), pl.col("about_response")
-    same_span = (span == pl.col("fact_id")) | (span == pl.col("span_id")).fill_null(value=False)
-    same_response = response == pl.col("response_id")
-    ours = pl.when(span.is_not_null()).then(same_span).otherwise(same_response.fill_null(value=True))
-    of_no_trace = told.filter(pl.col("trace_id").is_null()).drop("trace_id")
-    by_trace = ids.join(told, on="trace_id").filter(ours)
-    by_response = ids.join(of_no_trace, left_on="response_id", right_on="about_response")
-    found = pl.concat([part.select(*_NO_SCORES) for part in (by_trace, by_response)])
-    return found.group_by("trace_id", "fact_id").agg(pl.col("passed").all())
 
 
 def _shaped(frame: pl.DataFrame, schema: dict[str, Any]) -> pl.DataFrame:

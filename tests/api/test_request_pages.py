@@ -87,10 +87,11 @@ class TestHeatmap:
         page = (await got(RequestWorld(hundred()), "/heatmap?q=p50")).text
         said = re.search(r'class="sr">(input 64–255 tokens, output 0–63 tokens: [^<]*)', page)
         assert said
-        # the order-statistic 95 % interval of the median of 100: the 40th to the 61st (Conover 1999, table of the binomial)
-        assert re.search(r"50 ms \(interval (39|40)–(60|61|62) ms\)", said[1])
+        # binomial table, n = 100, p = 0.5: P(X <= 41) = 0.0443, so the 42nd and the 59th bound the median, 95 % each
+        assert "50 ms (interval 42–59 ms)" in said[1]
         assert "100 requests" in said[1]
-        assert "counted" in said[1] or "estimated" in said[1]
+        assert "estimated" in said[1]  # there is no counter that would agree
+        assert "no counter to compare with" in said[1]
         assert "met: target 500 ms" in html.unescape(said[1])
 
     async def test_too_few_requests_are_said_with_their_count_and_no_number(self) -> None:
@@ -266,8 +267,8 @@ class TestOneRequest:
 
     async def test_stages_are_the_engine_s_and_gateway_and_client_have_lines_of_their_own(self) -> None:
         text = await words(RequestWorld([self.ONE], [part_of(self.ONE)]), f"/requests/{self.ONE['trace_id']}")
-        assert re.search(r"engine E2E 2 s .*queue 250 ms .*prefill 500 ms .*decode 1 s .*rest 250 ms", text)
-        assert re.search(r"gateway E2E 2.25 s .*until first token 900 ms .*after it 1.35 s", text)
+        assert re.search(r"engine .*E2E 2 s .*queue 250 ms .*prefill 500 ms .*decode 1 s .*rest 250 ms", text)
+        assert re.search(r"gateway .*E2E 2.25 s .*until first token 900 ms .*after it 1.35 s", text)
         assert "bad missed TTFT" in text  # 0.8 s against 0.5 s
         assert "engine request" in text
         assert "100, 64 of them cached" in text
@@ -291,7 +292,7 @@ class TestOneRequest:
         for line in lines_of(one):
             for stage in line.stages:
                 assert 0 <= stage.x <= WIDTH
-                assert stage.x + stage.width <= WIDTH + 2 or "add up to" in " ".join(line.notes)
+                assert stage.x + stage.width <= WIDTH + 2
 
     async def test_the_link_is_to_the_operator_s_own_tool(self) -> None:
         world = RequestWorld([self.ONE], trace_url="https://tempo.example/t/{trace_id}")
@@ -343,7 +344,7 @@ class TestMoney:
     async def test_without_scores_the_page_says_how_they_come(self) -> None:
         text = await words(RequestWorld(hundred()), "/quality")
         assert "No score yet" in text
-        assert "0 %" not in text.replace("100 %", "").replace("Scored estimated 0 %", "")
+        assert re.search(r"Quality \? ?no data|Quality no data", text)
 
 
 class TestStates:
@@ -407,9 +408,11 @@ class TestStates:
         rows = traffic(60)
         world = RequestWorld(rows, services=(Service.model_validate({"name": "chat"}),))
         links: set[str] = set()
-        for path in (*PAGES, f"/requests/{rows[0]['trace_id']}"):
-            found = Reader((await got(world, path)).text).links
-            links |= {x if x.startswith("/") else path + x for x in found if x.startswith(("/", "?"))}
-        for link in sorted(links)[:80]:
-            if "/static/vega" not in link:
-                assert (await got(world, link)).status_code == 200, link
+        transport = httpx.ASGITransport(app=app_of(await world.ready()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9470") as client:
+            for path in (*PAGES, f"/requests/{rows[0]['trace_id']}"):
+                found = Reader((await client.get(path)).text).links
+                links |= {x if x.startswith("/") else path + x for x in found if x.startswith(("/", "?"))}
+            by_kind = {re.sub(r"[0-9a-f]{32}|=[^&]*", "", link): link for link in links if "/static/vega" not in link}
+            for link in by_kind.values():
+                assert (await client.get(link)).status_code == 200, link

@@ -27,7 +27,8 @@ def judged(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def scores(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame([{name: row.get(name) for name in SCORES} for row in rows], schema=SCORES)
+    named = [{"evaluator": "faithfulness", **row} for row in rows]
+    return pl.DataFrame([{name: row.get(name) for name in SCORES} for row in named], schema=SCORES)
 
 
 LATENCY_S = st.one_of(st.none(), st.just(0.0), st.floats(1e-6, 1e4))

@@ -118,13 +118,13 @@ def test_a_request_passes_when_all_of_its_scores_do() -> None:
             {**ids[1], "span_id": f"{1:016x}", "score": 0.9, "evaluator": "a"},
             {**ids[1], "score": 0.4, "evaluator": "b"},
             {**ids[2], "score": 0.5},
-            {**ids[3], "span_id": "f" * 16, "score": 0.0},  # of another span of the trace
+            {**ids[3], "span_id": "f" * 16, "score": 0.0},  # of another span of the trace, which has one request
             {"response_id": "r4", "score": 1.0},
             {**ids[5], "label": "fine"},  # a label alone says nothing here
         ]
     )
     rollups, _ = roll_up(facts, given_scores)
-    assert rollups.select("scored", "passed", "passed_good").rows() == [(3.0, 2.0, 1.0)]
+    assert rollups.select("scored", "passed", "passed_good").rows() == [(4.0, 2.0, 1.0)]
 
 
 def test_a_score_of_a_response_is_not_one_of_its_whole_trace() -> None:

@@ -22,6 +22,8 @@ ABSENCE_TEXTS: Final[dict[Absence, str]] = {
 Rounding = Literal["nearest", "down", "up"]
 #: an engine writes latencies with about this many digits that mean something
 _DIGITS: Final = 3
+#: what a span may say and no unit can show; its digits would overflow
+_NOTHING: Final = 1e-30
 #: the finest step of a ratio: one in 100 000 requests
 _FINEST_PERCENT_DECIMALS: Final = 3
 
@@ -146,8 +148,8 @@ def digits(value: float, rounding: Rounding = "nearest") -> str:
     >>> digits(12.345, "up"), digits(12.345, "down")
     ('12.4', '12.3')
     """
-    if value == 0 or not math.isfinite(value):
-        return "0" if value == 0 else "∞"
+    if abs(value) < _NOTHING or not math.isfinite(value):
+        return "0" if abs(value) < _NOTHING else "∞"
     decimals = _decimals(value)
     rounded = _at(value, decimals, rounding)
     return _trimmed(rounded, max(0, decimals))

@@ -7,15 +7,18 @@ says how large it is beside the largest.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from goodwatch.api.request_query import NOT_TOLD, field_key, field_text, link, measure_text
+from goodwatch.api.request_shapes import cell_number
 from goodwatch.api.ui.format import digits, interval, scalar, seconds, shown
+from goodwatch.app.request_view import MapView
 from goodwatch.core.model import Absence, Bounds, Number
 from goodwatch.core.request import Vantage
 from goodwatch.signals.attainment_limits import LimitsTable
 from goodwatch.signals.heatmap import Ask, Cell, Heatmap, Measure
+from goodwatch.signals.reconcile import Reconciled
 
 #: class of a cell → (mark, word, what it means)
 TONES: Final[dict[str, tuple[str, str, str]]] = {
@@ -135,8 +138,9 @@ def _ends(number: Number) -> tuple[float, float | None, float | None]:
     return bounds.low, bounds.high, number.value
 
 
-def map_table(of: Heatmap, held: Held, query: Mapping[str, str]) -> MapTable:
+def map_table(view: MapView, held: Held, query: Mapping[str, str]) -> MapTable:
     """The map as texts; ``query`` are the filters and range that every cell's link keeps."""
+    of = replace(view.map, cells=tuple(_told(cell, view.reconciled) for cell in view.map.cells))
     width = range(len(of.outputs))
     rows = _used([sum(of.cell(i, j).requests for j in width) for i in range(len(of.inputs))])
     columns = _used([sum(of.cell(i, j).requests for i in range(len(of.inputs))) for j in width])
@@ -152,6 +156,10 @@ def map_table(of: Heatmap, held: Held, query: Mapping[str, str]) -> MapTable:
         tuple(of.outputs[j].text for j in columns), tuple(made), sum(c.requests for c in of.cells),
         sum(c.number.absence is None for c in of.cells), len(few),
     )  # fmt: skip
+
+
+def _told(cell: Cell, against: Reconciled) -> Cell:
+    return replace(cell, number=cell_number(cell.number, against))
 
 
 def _used(requests: Sequence[float]) -> range | list[int]:

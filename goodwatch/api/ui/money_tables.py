@@ -44,7 +44,7 @@ def cost_tiles(cost: RequestCost) -> tuple[Tile, ...]:
     whole = cost.whole
     return (
         Tile(
-            "Cost / 1M good tokens", shown(whole.usd_per_million_good_tokens), "idle time in it",
+            "Cost / 1M good", shown(whole.usd_per_million_good_tokens), "tokens; idle time in it",
             "Price of the GPUs held, over prompt and output tokens of good requests.",
         ),
         Tile("At the knee", shown(cost.knee), "busiest good 5 min", "Per million good tokens: " + cost.knee.note),

@@ -76,7 +76,7 @@ class Frame:
             "asked": asked, "title": dict(_PAGES)[page], "path": page, "presets": tuple(PRESETS),
             "pages": [(path, title, link(**kept)) for path, title in _PAGES], "carry": link(**kept),
             "enabled": self.reads.enabled, "intake": self.reads.intake(), "problem": "",
-            "selects": (), "more_selects": (), "fields": (), "seen": False, "kept": {},
+            "selects": (), "more_selects": (), "fields": (), "seen": False, "some": False, "kept": {},
         }  # fmt: skip
 
     def answer(self, request: Request, template: str, values: dict[str, Any]) -> Response:

@@ -96,6 +96,7 @@ class _Site:
             "selects": (forms.measure_select(measure_key(ask)), forms.quantile_select(quantile_key(ask.quantile))),
             "more_selects": (*forms.column_selects(found, asked.query), *forms.word_selects(asked.query)),
             "kept": asked.words("measure", "q", *FILTERS),
+            "some": any(found.values()),
         }
         if any(cell.requests for cell in view.map.cells):
             values |= {"seen": True, **self._map_values(asked, view, of, vantage)}
@@ -107,7 +108,7 @@ class _Site:
         objective = service.objective if service is not None else None
         held = held_against(ask, self._reads.limits(asked.service), vantage, objective, of.equal)
         return {
-            "view": view, "table": map_table(view.map, held, asked.kept(*FILTERS, fixed=True)), "held": held,
+            "view": view, "table": map_table(view, held, asked.kept(*FILTERS, fixed=True)), "held": held,
             "measure": measure_text(ask), "tones": TONES, "vantage": vantage.value, "basis": _basis_text(ask, view),
             "classes": class_texts(view.reconciled.by_class),
             "tiles": attained_tiles(view.attained, objective, vantage),
@@ -133,7 +134,10 @@ class _Site:
             )
         except StoreError as error:
             return self._frame.answer(request, "requests", values | {"problem": str(error)})
-        values |= _form_values(asked, choices, order, vantage) | {"seen": bool(found.total)}
+        values |= _form_values(asked, choices, order, vantage) | {
+            "seen": bool(found.total),
+            "some": any(choices.values()),
+        }
         values |= _list_values(asked, found, order, offset)
         return self._frame.answer(request, "requests", values)
 
@@ -180,10 +184,14 @@ def _cursor(text: str) -> int:
 def _basis_text(ask: Ask, view: MapView) -> str:
     """What the cells were made of, for the legend."""
     if view.made_of == "requests":
-        return "made of single requests, so quantiles are exact" if ask.measure is Measure.LATENCY else (
+        return "made of single requests, so quantiles are exact; intervals are by order statistics, 95 % at each end" if ask.measure is Measure.LATENCY else (
             "made of single requests"
         )  # fmt: skip
-    exact = "; quantiles are within 1.1 % of the exact ones" if ask.measure is Measure.LATENCY else ""
+    exact = (
+        "; quantiles are within 1.1 % of the exact ones, intervals by order statistics, 95 % at each end"
+        if ask.measure is Measure.LATENCY
+        else ""
+    )
     return f"made of sums by minute, hour and day{exact}"
 
 

@@ -20,6 +20,7 @@ _LEAST: Final = 1.5
 #: stages that the clocks of one engine put slightly beyond its end are rounding, not a fault
 _SLACK_RATIO: Final = 0.01
 _ROUNDING_RATIO: Final = 1e-6
+_SHORTEST_S: Final = 1e-9  # what no clock can tell from nothing
 VERDICT_TONES: Final = {"good": "good", "bad": "bad", "undetermined": "warning", "not_valid": ""}
 STATUS_TONES: Final = {"error": "bad", "timeout": "bad", "refused": "bad", "aborted": "warning"}
 _STAGES: Final = (("queue", "engine_queue_s"), ("prefill", "engine_prefill_s"), ("decode", "engine_decode_s"))
@@ -142,9 +143,9 @@ class Line:
 
 def lines_of(fact: Mapping[str, Any]) -> tuple[Line, ...]:
     """The engine's stages, then what gateway and client saw, on one scale."""
-    longest = max((fact[f"{v.value}_e2e_s"] or 0.0 for v in Vantage), default=0.0)
-    stages_s = sum(fact[field] or 0.0 for _, field in _STAGES)
-    scale = WIDTH / longest if longest > 0 else WIDTH / stages_s if stages_s > 0 else 0.0
+    told = [fact[f"{v.value}_{name}_s"] or 0.0 for v in Vantage for name in ("ttft", "e2e")]
+    longest = max(*told, sum(fact[field] or 0.0 for _, field in _STAGES))
+    scale = WIDTH / longest if longest > _SHORTEST_S else 0.0
     found = [_engine_line(fact, scale)] + [_outer_line(fact, v, scale) for v in (Vantage.GATEWAY, Vantage.CLIENT)]
     return tuple(line for line in found if line is not None)
 
