@@ -38,7 +38,23 @@ _DESCRIPTION: Final = (
 )
 #: first steps of goodwatch's own paths: a prefix of the same name could not be told from them
 _OWN_PATHS: Final = frozenset(
-    {"api", "services", "targets", "about", "static", "metrics", "healthz", "readyz", "login", "logout", "v1"}
+    {
+        "api",
+        "services",
+        "targets",
+        "heatmap",
+        "requests",
+        "costs",
+        "quality",
+        "about",
+        "static",
+        "metrics",
+        "healthz",
+        "readyz",
+        "login",
+        "logout",
+        "v1",
+    }
 )
 #: what every answer carries unless its route says otherwise
 _HEADERS: Final = {

@@ -190,7 +190,7 @@ class Service:
         found = self.discovering.views
         reads, quality = self.intake.reads, self.rating.reads(self.intake.reads)
         routers = (
-            pages(self.watch, found), discovery_routes(found), request_pages(reads, self.watch, quality),
+            pages(self.watch, found, requests=True), discovery_routes(found), request_pages(reads, self.watch, quality),
             request_routes(reads, self.watch), quality_routes(self.intake.store, quality, self.watch),
         )  # fmt: skip
         return create_app(self.watch, auth=self.auth, exporter=exporter, routers=routers)

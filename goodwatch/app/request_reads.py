@@ -174,9 +174,11 @@ class RequestReads:
         whole = Slice(of.service, of.start_s, of.end_s)
 
         def read() -> RequestCost:
+            facts = self._judged(whole)
+            scale = reconcile(counted.within(facts), counted.counts).scale
             return request_cost(
-                self._judged(whole), counted.bill, of.end_s - of.start_s, by=by,
-                objective=service.objective if service is not None else None,
+                facts, counted.bill, of.end_s - of.start_s, by=by,
+                objective=service.objective if service is not None else None, stands_for=max(1.0, scale or 1.0),
             )  # fmt: skip
 
         return await asyncio.to_thread(read)

@@ -69,7 +69,13 @@ class RequestCost:
 
 
 def request_cost(
-    judged: pl.DataFrame, bill: Bill, seconds: float, *, by: str | None = None, objective: float | None = None
+    judged: pl.DataFrame,
+    bill: Bill,
+    seconds: float,
+    *,
+    by: str | None = None,
+    objective: float | None = None,
+    stands_for: float = 1.0,
 ) -> RequestCost:
     """The bill of a window, split.
 
@@ -85,9 +91,12 @@ def request_cost(
         A column of facts (tenant, adapter, route, model, …) to split by; most expensive first.
     objective
         Share of valid requests that must be good where the knee is looked for; None looks at no attainment.
+    stands_for
+        Requests that the engine finished for each weighted one of ``judged``: the bill served those as well.
     """
-    rows = judged.with_columns(
-        w=pl.col("weight").fill_null(1.0),
+    told = judged.with_columns(weight=pl.col("weight").fill_null(1.0) * stands_for)
+    rows = told.with_columns(
+        w=pl.col("weight"),
         # two clocks of one engine: a queue that looks longer than the whole held no place, and gives no money back
         held_s=(pl.col("engine_e2e_s") - pl.col("engine_queue_s").fill_null(0.0)).clip(lower_bound=0.0),
         spent_on=_class(),

@@ -83,3 +83,10 @@ def test_a_queue_that_looks_longer_than_the_whole_gives_no_money_back() -> None:
 def test_tokens_are_not_free_because_the_engine_calls_all_of_the_window_idle() -> None:
     found = request_cost(judged(("good", "ok", 0.2, {})), Bill(3.0, 3.0), 3600.0)
     assert found.whole.usd_per_million_good_tokens.value == pytest.approx(3.0 / 150 * 1e6)
+
+
+def test_requests_that_left_no_trace_share_the_bill() -> None:
+    rows = judged(("good", "ok", 10.0, {}), ("bad", "ok", 10.0, {}))
+    found = request_cost(rows, Bill(3.0, 0.0), 3600.0, stands_for=1.5)  # the engine finished three, two are known
+    assert found.usd_by_class["good"] == pytest.approx(1.5)
+    assert found.whole.usd_per_million_output_tokens.value == pytest.approx(3.0 / (1.5 * 100) * 1e6)
