@@ -62,7 +62,7 @@ def cost_tiles(cost: RequestCost) -> tuple[Tile, ...]:
 
 
 def known_partly(against: Reconciled) -> str:
-    """What the costs per token leave out: the bill is of all requests, the tokens are of those known one by one."""
+    """What the costs per token rest on: the bill is of all requests, the tokens are of those known one by one."""
     if against.scale is None:
         return "" if against.basis is Basis.COUNTED else (
             "Nobody knows how many requests left no trace. Their tokens are missing, so costs per million are at most this."
@@ -71,7 +71,7 @@ def known_partly(against: Reconciled) -> str:
         return ""
     return (
         f"Only {percent(1 / against.scale)} % of the requests that the engine finished are known one by one. "
-        "The bill is of all of them, so costs per million tokens are too high by about as much as is missing."
+        "The bill is of all of them, so the others are taken to be like the known ones."
     )
 
 
