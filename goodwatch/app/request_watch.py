@@ -92,6 +92,7 @@ class RequestLoop:
     async def recover(self) -> None:
         """Find what was not rolled up when goodwatch last stopped. Waits for nothing else."""
         now = self.clock.now_s()
+        self._scored_s = now - _SCORED_LATER_S  # what came while nothing was rolled up
         await self._guarded(lambda: self._mark_stale(now), "read what was not rolled up")
 
     def _mark_stale(self, now: float) -> None:

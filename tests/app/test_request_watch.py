@@ -11,6 +11,7 @@ from goodwatch.core.model import Limits
 from goodwatch.core.request import Vantage
 from goodwatch.signals.attainment_limits import LimitsRow, LimitsTable
 from goodwatch.signals.attainment_verdicts import judge
+from goodwatch.signals.request_frames import SCORES
 from goodwatch.signals.rollup import DAY_S, HOUR_S, MINUTE_S, roll_up
 from tests.signals.request_parts import engine, outer, parts
 
@@ -265,3 +266,17 @@ async def test_where_facts_are_gone_too_a_range_is_widened_to_what_is_kept() -> 
     assert run.loop.tiers(start, start + 1800) == [(HOUR_S, start - 600, start + 3000)]
     run.clock.now = float(DAY + 200 * DAY_S)
     assert run.loop.tiers(start, start + 1800) == [(DAY_S, start - 600, start - 600 + DAY_S)]
+
+
+async def test_a_score_that_comes_after_its_minute_was_rolled_up_is_added_to_it() -> None:
+    run = Running()
+    run.arrive(span_of("a", DAY + 1.0, DAY + 2.0))
+    run.clock.now = DAY + 130.0
+    await run.loop.settle()
+    await run.loop.roll()
+    given = {"ts": DAY + 200.0, "received_s": DAY + 200.0, "trace_id": "a", "evaluator": "helpful", "score": 0.9}
+    run.store.append_scores(pl.DataFrame([dict.fromkeys(SCORES) | given], schema=SCORES))
+    run.clock.now = DAY + 210.0
+    await run.loop.roll()
+    rolled = run.store.rollups(MINUTE_S, DAY, DAY + HOUR_S)
+    assert rolled.select("scored", "passed").rows() == [(1.0, 1.0)]
