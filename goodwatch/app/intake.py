@@ -140,14 +140,14 @@ class Intake:
         await self.loop.roll()
         now = self._clock.now_s()
         maps: list[tuple[str, str, Heatmap]] = []
-        for service in sorted(self.loop.seen_services):
-            for name, ask in _EXPORTED.items():
-                try:
-                    view = await self.reads.heatmap(Slice(service, now - MAP_S, now), ask)
-                except StoreError:
-                    return  # the loop has told of it
-                maps.append((service, name, view.map))
-            self._good_costs[service] = await self._good_cost(service, now)
+        try:
+            for service in sorted(self.loop.seen_services):
+                views = await self.reads.heatmaps(Slice(service, now - MAP_S, now), list(_EXPORTED.values()))
+                maps += [(service, name, view.map) for name, view in zip(_EXPORTED, views, strict=True)]
+                self._good_costs[service] = await self._good_cost(service, now)
+        except StoreError as error:
+            log.error("cells of the heatmap are not renewed", extra={"problem": str(error)})
+            return
         self.series.show(maps)
 
     async def _good_cost(self, service: str, now: float) -> Number:

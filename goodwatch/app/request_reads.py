@@ -88,25 +88,36 @@ class RequestReads:
 
     async def heatmap(self, of: Slice, ask: Ask) -> MapView:
         """The map; from rollups where their keys can answer, else from single requests."""
+        (found,) = await self.heatmaps(of, [ask])
+        return found
+
+    async def heatmaps(self, of: Slice, asks: Sequence[Ask]) -> list[MapView]:
+        """Several maps of the same requests, which are read once."""
         by_one = of.end_s - of.start_s <= _RAW_S
         whole = of if by_one else self._covered(of)
         counted = await self._counted(whole)
-        asked = replace(ask, filters={**of.equal}, window_usd=counted.bill.usd)
+        asked = [replace(ask, filters={**of.equal}, window_usd=counted.bill.usd) for ask in asks]
 
-        def build() -> MapView:
+        def build() -> list[MapView]:
             few = by_one and self._count(of) <= _RAW_REQUESTS
             if few or not _in_rollups(of):
-                facts = self._judged(whole, everything=True)
-                made = heatmap_of_facts(_inside(facts, of), asked, scores=self._scores_of(whole))
-                kept = _inside(facts, of).filter(*_equal(of.equal))
-                return MapView(made, "requests", *self._attained(kept, whole, counted, sums(kept)))
-            rollups, bins = self._rolled(whole, asked.fields)
-            kept = rollups.filter(*_equal(of.equal))
-            return MapView(
-                heatmap(rollups, bins, asked), "rollups", *self._attained(None, whole, counted, sums_of_rollups(kept))
-            )
+                return self._maps_of_requests(of, whole, asked, counted)
+            return self._maps_of_rollups(of, whole, asked, counted)
 
         return await asyncio.to_thread(build)
+
+    def _maps_of_requests(self, of: Slice, whole: Slice, asks: Sequence[Ask], counted: _Counted) -> list[MapView]:
+        facts = _inside(self._judged(whole, everything=True), of)
+        scores, rules = self._scores_of(whole), self.loop.terms.rules
+        kept = facts.filter(*_equal(of.equal))
+        told = self._attained(kept, whole, counted, sums(kept))
+        made = (heatmap_of_facts(facts, ask, scores=scores, rules=rules) for ask in asks)
+        return [MapView(one, "requests", *told) for one in made]
+
+    def _maps_of_rollups(self, of: Slice, whole: Slice, asks: Sequence[Ask], counted: _Counted) -> list[MapView]:
+        rollups, bins = self._rolled(whole, list(dict.fromkeys(name for ask in asks for name in ask.fields)))
+        told = self._attained(None, whole, counted, sums_of_rollups(rollups.filter(*_equal(of.equal))))
+        return [MapView(heatmap(rollups, bins, ask), "rollups", *told) for ask in asks]
 
     async def requests(self, of: Slice, *, order: str, descending: bool, limit: int, offset: int = 0) -> RequestsView:
         """Requests of a slice, ordered by a column; those without it last."""
@@ -206,25 +217,40 @@ class RequestReads:
         return _inside(judged.filter(*_equal(verdicts)), of)
 
     def _count(self, of: Slice) -> float:
-        """Requests of a slice's service and times, from rollups."""
-        return float(self._rolled(of, ())[0]["requests"].sum())
+        """Requests of a slice's service and times."""
+        ranges = self.loop.tiers(of.start_s, of.end_s)
+        rolled = self.loop.store.summed_rollups([one for one in ranges if one[0]], ("service",))
+        count = float(rolled.filter(pl.col("service") == of.service)["requests"].sum())
+        fresh = [(first, last) for tier, first, last in ranges if not tier]
+        return count + sum(
+            self.loop.store.facts(first, last, columns=("ended_at",), service=of.service).height
+            for first, last in fresh
+        )
 
     def _scores_of(self, of: Slice) -> pl.DataFrame:
         return self.loop.store.scores(of.start_s, min(self.loop.clock.now_s() + MINUTE_S, of.end_s + _SCORES_LATER_S))
 
     def _rolled(self, of: Slice, fields: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Rollups of a range: days where whole ones are ready, then hours, minutes, and facts for what is not rolled up."""
-        rollups, bins = [pl.DataFrame(schema=ROLLUPS)], [pl.DataFrame(schema=BINS)]
-        for tier, first, last in self.loop.tiers(of.start_s, of.end_s):
-            if tier == 0:
-                facts = self.loop.judged(self.loop.store.facts(first, last, service=of.service))
-                made = roll_up(facts, self._scores_of(of), rules=self.loop.terms.rules)
-                rollups.append(made[0])
-                bins.append(made[1].filter(pl.col("field").is_in(list(fields))))
-                continue
-            rollups.append(self.loop.store.rollups(tier, first, last, service=of.service))
-            bins += [self.loop.store.bins(tier, first, last, name, service=of.service) for name in fields]
-        return pl.concat(rollups), pl.concat(bins)
+        """Rollups of a range: days where whole ones are ready, then hours, minutes, and facts for what is not rolled up.
+
+        The store adds them up but for what the slice filters by, so that a month is a row a cell.
+        """
+        store, ranges = self.loop.store, self.loop.tiers(of.start_s, of.end_s)
+        kept, ours = [one for one in ranges if one[0]], pl.col("service") == of.service
+        by = ("service", *(name for name in ("model", "tenant") if name in of.equal))
+        if "slo" in of.equal:  # sums do not tell it
+            rollups = [store.rollups(*one, service=of.service) for one in kept]
+        else:
+            rollups = [store.summed_rollups(kept, by).filter(ours)]
+        bins = [store.summed_bins(kept, name, by).filter(ours) for name in fields]
+        for _, first, last in (one for one in ranges if not one[0]):
+            facts = self.loop.judged(store.facts(first, last, service=of.service))
+            made = roll_up(facts, self._scores_of(of), rules=self.loop.terms.rules)
+            rollups.append(made[0])
+            bins.append(made[1].filter(pl.col("field").is_in(list(fields))))
+        return (
+            pl.concat([pl.DataFrame(schema=ROLLUPS), *rollups]), pl.concat([pl.DataFrame(schema=BINS), *bins]),
+        )  # fmt: skip
 
     def _attained(
         self, facts: pl.DataFrame | None, of: Slice, counted: _Counted, found: Sums

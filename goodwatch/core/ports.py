@@ -159,6 +159,19 @@ class RequestStore(Protocol):
         """Bins of one latency field as ``BINS``."""
         ...
 
+    def summed_rollups(self, spans: Sequence[tuple[int, float, float]], by: Sequence[str] = ()) -> pl.DataFrame:
+        """Rollups of spans (tier_s, start_s, end_s) that do not overlap, added up over time, as ``ROLLUPS``.
+
+        ``by`` (of service, model, tenant) stays apart; the others of these are null, as are tier_s and slo.
+        """
+        ...
+
+    def summed_bins(
+        self, spans: Sequence[tuple[int, float, float]], field: str, by: Sequence[str] = ()
+    ) -> pl.DataFrame:
+        """Bins of one latency field added up in the same way, as ``BINS``."""
+        ...
+
     def append_scores(self, scores: pl.DataFrame) -> None:
         """Commit scores (``SCORES``); the same identity again replaces."""
         ...

@@ -3,8 +3,7 @@
 A fact belongs to the minute in which it ended: ``[start_s, start_s + tier_s)``.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -85,51 +84,6 @@ def coarser(rollups: pl.DataFrame, bins: pl.DataFrame, tier_s: int) -> tuple[pl.
     totals = scoped.group_by("scope").agg(pl.col("zero", "facts", "sum").sum())
     counts = scoped.select("scope", "bin", "count").explode("bin", "count", empty_as_null=False, keep_nulls=False)
     return _shaped(summed, ROLLUPS), _with_lists(scopes, totals, counts)
-
-
-def spans(
-    start_s: float, end_s: float, *, finest_s: int = MINUTE_S, whole_until_s: Mapping[int, float] | None = None
-) -> tuple[tuple[int, float, float], ...]:
-    """Which periods add up to an interval with the fewest rows: (tier_s, start_s, end_s), in order, none overlaps.
-
-    Parameters
-    ----------
-    start_s, end_s
-        The interval; its ends are moved outwards to periods of ``finest_s``.
-    finest_s
-        The finest tier that is still kept at ``start_s``.
-    whole_until_s
-        By tier, up to when its periods hold all that they will; a tier that is not named is taken to be whole. Of the
-        finest tier it does not count: what is there is read.
-
-    Examples
-    --------
-    >>> spans(86400 - 3600, 3 * 86400 + 60)
-    ((3600, 82800, 86400), (86400, 86400, 259200), (60, 259200, 259260))
-    """
-    tiers = [tier_s for tier_s in sorted(TIERS_S, reverse=True) if tier_s >= finest_s]
-    start, end = math.floor(start_s / finest_s) * finest_s, math.ceil(end_s / finest_s) * finest_s
-    return tuple(_cut(start, end, tiers, whole_until_s or {}))
-
-
-def _cut(
-    start: int, end: int, tiers: Sequence[int], whole_until_s: Mapping[int, float]
-) -> Iterator[tuple[int, float, float]]:
-    """Whole periods of the first tier in the middle, finer ones on both sides."""
-    if start >= end:
-        return
-    tier_s, *finer = tiers
-    if not finer:
-        yield tier_s, start, end
-        return
-    first = math.ceil(start / tier_s) * tier_s
-    last = math.floor(min(end, whole_until_s.get(tier_s, end)) / tier_s) * tier_s
-    if first >= last:
-        yield from _cut(start, end, finer, whole_until_s)
-        return
-    yield from _cut(start, first, finer, whole_until_s)
-    yield tier_s, first, last
-    yield from _cut(last, end, finer, whole_until_s)
 
 
 def _floored(time: str, tier_s: int) -> pl.Expr:

@@ -147,3 +147,17 @@ async def test_more_requests_than_memory_should_hold_are_refused_with_what_to_do
     with pytest.raises(StoreError, match=r"480 requests ended in this range.*choose a shorter range"):
         await reading.reads.requests(reading.day, order="ended_at", descending=True, limit=1)
     assert (await reading.reads.heatmap(reading.day, Ask(Measure.REQUESTS))).made_of == "rollups"
+
+
+async def test_a_filter_of_rollups_keeps_what_it_says(reading: Reading) -> None:
+    for ask in (Ask(Measure.LATENCY, 0.9, "engine_ttft_s"), Ask(Measure.ATTAINMENT)):
+        one = await reading.reads.heatmap(Slice("chat", START, START + DAY_S, {"tenant": "hasty"}), ask)
+        other = await reading.reads.heatmap(Slice("chat", START, START + DAY_S, {"tenant": "hasty", "form": None}), ask)
+        assert (one.made_of, other.made_of) == ("rollups", "requests")
+        assert sum(c.requests for c in one.map.cells) == COUNT * 3 / 4  # three of four are hasty
+        for rolled, exact in zip(one.map.cells, other.map.cells, strict=True):
+            assert rolled.requests == exact.requests
+            if exact.number.value is not None:
+                assert rolled.number.value == pytest.approx(exact.number.value, rel=0.011)
+    of_slo = await reading.reads.heatmap(Slice("chat", START, START + DAY_S, {"slo": "chat#1"}), Ask(Measure.REQUESTS))
+    assert (of_slo.made_of, sum(c.requests for c in of_slo.map.cells)) == ("rollups", COUNT / 4)

@@ -1,9 +1,12 @@
 """The loop over a real store: parts settle once, late parts correct, rollups say what the facts say."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collector.stores.memory_requests import MemoryRequestStore
 from goodwatch.app.request_watch import RequestLoop, RequestTerms
@@ -280,3 +283,31 @@ async def test_a_score_that_comes_after_its_minute_was_rolled_up_is_added_to_it(
     await run.loop.roll()
     rolled = run.store.rollups(MINUTE_S, DAY, DAY + HOUR_S)
     assert rolled.select("scored", "passed").rows() == [(1.0, 1.0)]
+
+
+@given(
+    st.integers(0, 10**7),
+    st.integers(1, 10**7),
+    st.sets(st.integers(0, 20 * 24 * 60).map(lambda n: n * 60), max_size=5),
+)
+def test_ranges_cover_an_interval_once_with_whole_periods_that_are_ready(
+    start: int, length: int, stale: set[int]
+) -> None:
+    run = Running(Hand(float(DAY + 120 * DAY_S)))
+    forever = 400.0 * DAY_S
+    run.loop.terms = RequestTerms(minutes_kept_s=forever, hours_kept_s=forever, facts_kept_s=forever)
+    run.loop._touch(pl.Series([float(DAY + at) for at in stale], dtype=pl.Float64))
+    first, last = float(DAY + start), float(DAY + start + length)
+    found = run.loop.tiers(first, last)
+    assert (found[0][1], found[-1][2]) == (first, last)
+    assert all(end == begin for (_, _, end), (_, begin, _) in pairwise(found))
+    for tier, begin, end in found:
+        assert begin < end
+        if tier:
+            assert begin % tier == end % tier == 0
+            assert not [at for at in stale if begin <= (DAY + at) // tier * tier < end]
+
+
+def test_a_month_is_read_from_days() -> None:
+    run = Running(Hand(float(DAY + 31 * DAY_S)))
+    assert run.loop.tiers(float(DAY), float(DAY + 30 * DAY_S)) == [(DAY_S, float(DAY), float(DAY + 30 * DAY_S))]

@@ -29,10 +29,11 @@ import polars as pl
 from collector.stores import _request_schema
 from collector.stores._request_file import _Stream
 from collector.stores.duckdb_requests import DuckDBRequestStore
+from goodwatch.app.request_watch import RequestLoop
 from goodwatch.core.exponential import enough
 from goodwatch.signals.heatmap import Ask, Heatmap, Measure, heatmap, heatmap_of_facts
 from goodwatch.signals.request_frames import FACTS, PARTS
-from goodwatch.signals.rollup import coarser, roll_up, spans
+from goodwatch.signals.rollup import coarser, roll_up
 
 DAY_S, DAYS, HOUR_S = 86400, 30, 3600
 FIELD, Q = "engine_ttft_s", 0.99
@@ -87,6 +88,18 @@ cpu, wall = time.process_time(), time.perf_counter()
 chdb.query(query + " settings max_threads = 2")
 print(json.dumps([time.process_time() - cpu, time.perf_counter() - wall]))
 """
+
+
+class MonthEnd:
+    """A clock that stands at the end of the month."""
+
+    def now_s(self) -> float:
+        """Unix seconds."""
+        return MONTH[1]
+
+    def monotonic_s(self) -> float:
+        """Seconds."""
+        return MONTH[1]
 
 
 def timed(work: Callable[[], Any], rounds: int = 3) -> tuple[Any, float, float]:
@@ -151,6 +164,11 @@ def from_rollups(store: DuckDBRequestStore, periods: Any) -> Heatmap:
     return heatmap(store.summed_rollups(periods), store.summed_bins(periods, FIELD), ASK)
 
 
+def as_pages_do(store: DuckDBRequestStore) -> list[tuple[int, float, float]]:
+    """The periods that the service reads for the month."""
+    return RequestLoop(store, MonthEnd()).tiers(*MONTH)
+
+
 def differences(found: Heatmap, true: dict[tuple[int, int], tuple[float, int]]) -> float:
     """The largest relative difference of a cell; the run ends when a cell is missing or counts otherwise."""
     worst = 0.0
@@ -174,7 +192,7 @@ def measure_maps(folder: Path, count: int, chdb: str | None) -> dict[str, float]
     true = {(i, o): (value, requests) for i, o, value, requests in rows}
     raw, raw_cpu, raw_wall = timed(lambda: heatmap_of_facts(store.facts(*MONTH, columns=COLUMNS), ASK))
     hours, hours_cpu, hours_wall = timed(lambda: from_rollups(store, [(HOUR_S, *MONTH)]))
-    rolled, rolled_cpu, rolled_wall = timed(lambda: from_rollups(store, spans(*MONTH)))
+    rolled, rolled_cpu, rolled_wall = timed(lambda: from_rollups(store, as_pages_do(store)))
     found |= {
         "requests": float(count), "hour_rows": float(store.rollups(HOUR_S, *MONTH).height),
         "duckdb_cpu_s": duckdb_cpu, "duckdb_wall_s": duckdb_wall,

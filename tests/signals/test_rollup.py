@@ -1,18 +1,16 @@
 """Rollups against counting by hand, and coarser tiers against rolling up at once."""
 
 import math
-from itertools import pairwise
 
 import polars as pl
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from goodwatch.core.exponential import bin_of, exponential
 from goodwatch.core.request import Verdict, band_of
 from goodwatch.signals.request_frames import BINS, ROLLUP_KEYS, ROLLUPS
-from goodwatch.signals.rollup import band_expr, coarser, roll_up, spans
+from goodwatch.signals.rollup import band_expr, coarser, roll_up
 from tests.signals.request_facts import ROWS, fact, judged, scores
 
 
@@ -133,22 +131,3 @@ def test_a_score_of_a_response_is_not_one_of_its_whole_trace() -> None:
     assert roll_up(facts, of_one)[0]["scored"].item() == 1
     of_all = scores([{"trace_id": "a" * 32, "score": 1.0}])
     assert roll_up(facts, of_all)[0]["scored"].item() == 2
-
-
-@given(st.integers(0, 10**7), st.integers(0, 10**7), st.sampled_from((60, 3600, 86400)), st.floats(0, 1e7))
-def test_spans_cover_an_interval_once_with_whole_periods(start: int, length: int, finest: int, whole: float) -> None:
-    found = spans(start, start + length, finest_s=finest, whole_until_s={86400: whole, 3600: whole})
-    assert all(tier >= finest and begin < end and begin % tier == end % tier == 0 for tier, begin, end in found)
-    assert all(end == begin for (_, _, end), (_, begin, _) in pairwise(found))
-    assert all(end <= whole for tier, _, end in found if tier > finest)
-    if found:
-        assert found[0][1] <= start < found[0][1] + finest
-        assert found[-1][2] - finest < start + length <= found[-1][2]
-    else:
-        assert length == 0
-
-
-def test_a_month_is_read_from_days() -> None:
-    assert spans(0, 30 * 86400) == ((86400, 0, 2592000),)
-    assert spans(60, 120) == ((60, 60, 120),)
-    assert spans(1800, 7200 + 1800, finest_s=3600) == ((3600, 0, 10800),)
