@@ -130,6 +130,10 @@ class DuckDBRequestStore:
                 due = file.traces.due(before_s, limit)
         return due
 
+    def waiting(self) -> int:
+        """How many traces wait to be settled, as far as they are held in memory."""
+        return len(self._traces)
+
     def settle(self, trace_ids: Sequence[str], facts: pl.DataFrame) -> pl.DataFrame:
         """Replace the facts of these traces and mark their parts as settled, in one commit.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -71,6 +72,10 @@ class MemoryRequestStore:
         self._ready()
         self._read_at |= dict.fromkeys(set(trace_ids) & set(self._waiting()["trace_id"]), self._commits)
         return self._parts.filter(pl.col("trace_id").is_in(list(trace_ids))).select(*PARTS)
+
+    def waiting(self) -> int:
+        """How many traces wait to be settled."""
+        return len(self.unsettled(math.inf, self._parts.height))
 
     def unsettled(self, before_s: float, limit: int) -> list[str]:
         """Traces with parts that no fact holds and whose last part came before ``before_s``; oldest first."""

@@ -56,7 +56,7 @@ class Intake:
     def __init__(self, settings: Settings, store: RequestStore, watch: Watch, clock: Clock, rating: Rating) -> None:
         self.store = store
         self.series = RequestSeries()
-        self.loop = RequestLoop(store, clock, settled=self._settled, deployed=self._deployed)
+        self.loop = RequestLoop(store, clock, settled=self._settled, running=self._running)
         self.reads = RequestReads(self.loop, watch, settings.otlp is not None, self._told)
         self.rating = rating
         self._otlp = settings.otlp
@@ -169,11 +169,10 @@ class Intake:
         self._counting.add(task)
         task.add_done_callback(self._counting.discard)
 
-    def _deployed(self, facts: pl.DataFrame) -> pl.DataFrame:
-        """What each fact's target runs: engine, version and model; a new deployment is told within seconds."""
-        names = {t.name: _deployment_text(t.engine, t.engine_version, t.models) for t in self._watch.targets()}
-        told = pl.col("target").replace_strict(names, default=None, return_dtype=pl.String)
-        return facts.with_columns(deployment=pl.coalesce("deployment", told))
+    def _running(self) -> dict[str, str]:
+        """What each target runs: engine, version and model."""
+        told = {t.name: " ".join(filter(None, (t.engine, t.engine_version, *t.models))) for t in self._watch.targets()}
+        return {name: text for name, text in told.items() if text}
 
     def families(self) -> Iterator[Metric]:
         """What is exported of requests and of the receiver."""
@@ -207,7 +206,7 @@ class Intake:
             kept=counts.rows if counts else 0,
             refused=self._refused(counts),
             dropped=dict(counts.dropped) if counts else {},
-            waiting=0,
+            waiting=self.store.waiting(),
             last_s=counts.last_commit_s if counts else None,
             problem=self.loop.problem,
         )
@@ -225,8 +224,3 @@ def _addresses(otlp: Otlp, receiver: OtlpReceiver) -> list[str]:
         if address is not None and port is not None:
             found.append(f"{scheme}://{address.rpartition(':')[0]}:{port}")
     return found
-
-
-def _deployment_text(engine: str, version: str, models: tuple[str, ...]) -> str | None:
-    """What a target runs, short enough for a column."""
-    return " ".join(filter(None, (engine, version, ", ".join(models)))) or None

@@ -78,7 +78,7 @@ class IntakeView:
     kept: int
     refused: Mapping[str, int]
     dropped: Mapping[str, int]
-    waiting: int  # traces that are not settled yet
+    waiting: int  # traces that are not settled yet, at least
     last_s: float | None  # when something was last kept
     problem: str  # of the store; "" when it works
 

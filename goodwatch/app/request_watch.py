@@ -68,14 +68,14 @@ class RequestTerms:
 class RequestLoop:
     """Settles and rolls up. ``settled`` gets every batch of facts once, when they count; it runs on the event loop.
 
-    ``deployed`` fills in what the target of each fact ran when it ended.
+    ``running`` says what each target runs now; it is asked on the event loop, for facts that settle within a minute.
     """
 
     store: RequestStore
     clock: Clock
     terms: RequestTerms = field(default_factory=RequestTerms)
     settled: Callable[[pl.DataFrame], None] = lambda _: None
-    deployed: Callable[[pl.DataFrame], pl.DataFrame] = lambda facts: facts
+    running: Callable[[], Mapping[str, str]] = dict
     problem: str = ""  # of the store, "" when it works
     facts_total: int = 0
     late_total: int = 0
@@ -124,7 +124,7 @@ class RequestLoop:
 
     async def settle(self) -> int:
         """One round; returns facts that were made."""
-        made = await self._guarded(self._settle, "settle requests")
+        made = await self._guarded(partial(self._settle, self.running()), "settle requests")
         if made is None:
             return 0
         facts, moved = made
@@ -139,14 +139,15 @@ class RequestLoop:
             self.settled(fresh)
         return facts.height
 
-    def _settle(self) -> tuple[pl.DataFrame, pl.Series]:
+    def _settle(self, running: Mapping[str, str]) -> tuple[pl.DataFrame, pl.Series]:
         now = self.clock.now_s()
         ids = self.store.unsettled(now - self.terms.settle_s, _TRACES) or self._long_open(now)
         if not ids:
             return pl.DataFrame(schema={**FACTS, "_fresh": pl.Boolean}), pl.Series(dtype=pl.Float64)
         with span("settle", traces=len(ids)):
             parts = self.store.parts(ids)
-            facts = self.deployed(assemble(parts, now))
+            told = pl.col("target").replace_strict(running, default=None, return_dtype=pl.String)
+            facts = assemble(parts, now).with_columns(deployment=pl.coalesce("deployment", told))
             replaced = self.store.settle(ids, facts)
         self._open.difference_update(ids)
         self._large.update(parts.group_by("trace_id").len().filter(pl.col("len") > _OPEN_PARTS)["trace_id"].to_list())

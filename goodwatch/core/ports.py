@@ -127,6 +127,10 @@ class RequestStore(Protocol):
         """Traces with parts that no fact holds yet and whose last part came before ``before_s``; oldest first."""
         ...
 
+    def waiting(self) -> int:
+        """How many traces have parts that no fact holds yet, as far as is held in memory; does not block."""
+        ...
+
     def settle(self, trace_ids: Sequence[str], facts: pl.DataFrame) -> pl.DataFrame:
         """Replace the facts of these traces by ``facts`` (``FACTS``) and mark their parts as settled, in one commit.
 

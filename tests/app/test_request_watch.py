@@ -192,7 +192,7 @@ async def test_what_settles_while_its_minute_is_rolled_up_is_not_forgotten() -> 
         replace(*given)
         run.store.replace_rollups = replace  # type: ignore[method-assign]
         run.arrive(span_of("b", DAY + 3.0, DAY + 100.0))
-        run.loop._touch(run.loop._settle()[0]["ended_at"])  # as the other job does between the read and the mark
+        run.loop._touch(run.loop._settle({})[0]["ended_at"])  # as the other job does between the read and the mark
 
     run.store.replace_rollups = interrupted  # type: ignore[method-assign, assignment]
     await run.loop.roll()

@@ -118,6 +118,7 @@ class RequestStoreContract:
     def test_an_empty_store_answers_with_empty_frames(self, store: Store) -> None:
         assert_frame_equal(store.parts([trace_id("a")]), parts())
         assert store.unsettled(INF, 10) == []
+        assert store.waiting() == 0
         assert_frame_equal(store.facts(0, INF), facts())
         assert_frame_equal(store.rollups(60, 0, INF), rollups())
         assert_frame_equal(store.bins(60, 0, INF, "engine_ttft_s"), bins())
@@ -170,6 +171,7 @@ class RequestStoreContract:
     def test_a_trace_waits_until_its_last_part_is_old_enough_and_the_oldest_comes_first(self, store: Store) -> None:
         store.append_parts([parts(part("a", 1, 10), part("b", 1, 20), part("c", 1, 30))])
         store.append_parts([parts(part("a", 2, 40))])
+        assert store.waiting() == 3
         assert store.unsettled(30, 10) == [trace_id("b")]
         assert store.unsettled(41, 10) == [trace_id("b"), trace_id("c"), trace_id("a")]
         assert store.unsettled(41, 2) == [trace_id("b"), trace_id("c")]
