@@ -168,15 +168,20 @@ def _line(key: str | None, rows: pl.DataFrame, bill: Bill, held_s: float) -> Cos
     share = _total(rows, w * pl.col("held_s")) / held_s  # of the idle time as well
     return CostLine(
         key, requests, output_tokens, good_tokens, Number("USD", Basis.ESTIMATED, sum(spent.values())), spent,
-        _per_million(bill.usd * share, good_tokens, "no good request"),
-        _per_million(bill.usd * share, output_tokens, "no output token"),
+        _per_million(bill.usd * share, good_tokens, good, "no good request"),
+        _per_million(bill.usd * share, output_tokens, rows, "no output token"),
     )  # fmt: skip
 
 
-def _per_million(usd: float, tokens: float, why: str) -> Number:
+def _per_million(usd: float, tokens: float, rows: pl.DataFrame, why: str) -> Number:
+    """USD for a million of the tokens that ``rows`` tell; a token that nobody told makes the cost too high, and is told."""
+    untold = rows.filter(pl.col("output_tokens").is_null())["w"].sum()
+    note = f"{untold:.0f} requests do not tell their tokens, so it is at most this" if untold else ""
+    if tokens <= 0 and untold:
+        return Number.none("USD", Absence.NOT_MEASURABLE, f"{untold:.0f} requests do not tell their tokens")
     if tokens <= 0:
         return Number.none("USD", Absence.NO_TRAFFIC, why)
-    return Number("USD", Basis.ESTIMATED, usd / tokens * _PER_MILLION)
+    return Number("USD", Basis.ESTIMATED, usd / tokens * _PER_MILLION, note=note)
 
 
 def _usd(value: float | None, why: str = _NO_PRICE) -> Number:

@@ -90,3 +90,12 @@ def test_requests_that_left_no_trace_share_the_bill() -> None:
     found = request_cost(rows, Bill(3.0, 0.0), 3600.0, stands_for=1.5)  # the engine finished three, two are known
     assert found.usd_by_class["good"] == pytest.approx(1.5)
     assert found.whole.usd_per_million_output_tokens.value == pytest.approx(3.0 / (1.5 * 100) * 1e6)
+
+
+def test_tokens_that_nobody_told_are_not_taken_for_none() -> None:
+    silent = {"input_tokens": None, "output_tokens": None}
+    alone = request_cost(judged(("good", "ok", 10.0, silent)), Bill(5.0, 0.0), 3600.0).whole
+    assert alone.usd_per_million_good_tokens.absence is Absence.NOT_MEASURABLE
+    beside = request_cost(judged(("good", "ok", 10.0, {}), ("good", "ok", 10.0, silent)), Bill(5.0, 0.0), 3600.0).whole
+    assert beside.usd_per_million_output_tokens.value == pytest.approx(5.0 / 50 * 1e6)
+    assert "1 requests do not tell their tokens" in beside.usd_per_million_output_tokens.note
