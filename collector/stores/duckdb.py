@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 import polars as pl
 
-from collector.stores import _schema, _sql
-from collector.stores._faults import store_error
+from collector.stores import _sql
+from collector.stores._database import journal_of
+from collector.stores._held import HeldFile, size_bytes
 from collector.stores._numbers import Numbers
+from collector.stores._schema import DATABASE
 from collector.stores._terms import (
     DERIVED_KEY,
     MINUTES_KEY,
@@ -24,7 +24,7 @@ from collector.stores._terms import (
     conform,
     same_facts,
 )
-from goodwatch.core.clock import Clock, SystemClock
+from goodwatch.core.clock import Clock
 from goodwatch.core.errors import StoreError
 from goodwatch.core.model import Deployment, Sample, Scrape
 from goodwatch.signals.frames import DERIVED, MINUTES, SAMPLES, SCRAPES
@@ -34,7 +34,7 @@ __all__ = ["DuckDBStore", "Retention", "StoreHealth"]
 DEFAULT_RETENTION: Final = Retention()
 
 
-class DuckDBStore:
+class DuckDBStore(HeldFile["_Open"]):
     """A ``SampleStore`` in the DuckDB file at ``path``, which is created when it is missing.
 
     A commit is on the disk before the method returns. After a fault the file is let go; the next call opens it again,
@@ -43,16 +43,10 @@ class DuckDBStore:
     """
 
     def __init__(self, path: Path, *, retention: Retention = DEFAULT_RETENTION, clock: Clock | None = None) -> None:
-        self._path = path
+        super().__init__(path, clock)
         self._retention = retention
-        self._clock = clock or SystemClock()
-        self._lock = threading.RLock()
-        self._open: _Open | None = None
-        self._closed = False
-        self._fault: str | None = None
-        self._last_commit_s: float | None = None
         with self._lock:
-            self._connection()
+            self._file()
 
     def append(self, scrapes: Sequence[Scrape]) -> None:
         """Commit scrapes (samples and up/down rows) in one transaction."""
@@ -173,17 +167,11 @@ class DuckDBStore:
         return StoreHealth(
             ok=trouble is None,
             message=trouble or "",
-            bytes=_size_bytes(self._path) + _size_bytes(_schema.journal_of(self._path)),
+            bytes=size_bytes(self._path) + size_bytes(journal_of(self._path)),
             oldest_s=oldest_s,
             newest_s=newest_s,
             last_commit_s=self._last_commit_s,
         )
-
-    def close(self) -> None:
-        """Flush and let go of the file; safe to call twice."""
-        with self._lock:
-            self._closed = True
-            self._let_go()
 
     def _read(self, table: str, schema: Mapping[str, Any], wanted: Mapping[str, Any]) -> pl.DataFrame:
         with self._guard(f"read {table}") as opened:
@@ -199,50 +187,8 @@ class DuckDBStore:
             for ts, target, service, engine, version, model, facts in rows
         ]
 
-    @contextmanager
-    def _transaction(self, doing: str) -> Iterator[_Open]:
-        """Commit what the block did, or nothing of it."""
-        with self._lock:
-            try:
-                with self._guard(doing) as opened:
-                    opened.connection.begin()
-                    yield opened
-                    opened.connection.commit()
-            except StoreError as error:
-                self._fault = str(error)
-                raise
-            self._fault = None
-            self._last_commit_s = self._clock.now_s()
-
-    @contextmanager
-    def _guard(self, doing: str) -> Iterator[_Open]:
-        """The open file; any error lets it go, which ends a transaction, and known ones become StoreError."""
-        with self._lock:
-            opened = self._connection()
-            try:
-                yield opened
-            except (duckdb.Error, pl.exceptions.PolarsError, OSError) as error:
-                self._let_go()
-                raise store_error(self._path, doing, error) from error
-            except BaseException:
-                self._let_go()
-                raise
-
-    def _connection(self) -> _Open:
-        if self._closed:
-            raise StoreError(f"{self._path}: the store is closed; open a new one")
-        if self._open is None:
-            try:
-                self._open = _Open(_schema.connect(self._path))
-            except (duckdb.Error, OSError) as error:
-                raise store_error(self._path, "open the store", error) from error
-        return self._open
-
-    def _let_go(self) -> None:
-        opened, self._open = self._open, None
-        if opened is not None:
-            with suppress(duckdb.Error):  # what was committed is in the journal; closing only tidies up
-                opened.connection.close()
+    def _opened(self) -> _Open:
+        return _Open(DATABASE.connect(self._path))
 
 
 class _Open:
@@ -305,10 +251,3 @@ def _deployment_row(deployment: Deployment) -> list[Any]:
         deployment.ts, deployment.target, deployment.service, deployment.engine, deployment.engine_version,
         deployment.model, json.dumps(deployment.facts, sort_keys=True),
     ]  # fmt: skip
-
-
-def _size_bytes(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

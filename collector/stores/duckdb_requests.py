@@ -6,7 +6,6 @@ of the journal included, and 120 bytes on the disk.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +16,9 @@ import polars as pl
 
 from collector.stores import _request_schema as schema
 from collector.stores import _request_sql as sql
+from collector.stores._database import journal_of
 from collector.stores._faults import store_error
+from collector.stores._held import HeldFile, size_bytes
 from collector.stores._request_file import OpenFile
 from collector.stores._request_open import OpenTraces
 from collector.stores._request_terms import (
@@ -32,7 +33,7 @@ from collector.stores._request_terms import (
     shaped,
 )
 from collector.stores._terms import StoreHealth
-from goodwatch.core.clock import Clock, SystemClock
+from goodwatch.core.clock import Clock
 from goodwatch.core.errors import StoreError
 from goodwatch.signals.request_frames import BINS, FACTS, LATENCY_FIELDS, PARTS, ROLLUPS, SCORES
 
@@ -50,7 +51,7 @@ OPEN_TRACES: Final = 300_000
 _BROKEN: Final = (duckdb.FatalException, duckdb.InternalException, duckdb.IOException, OSError)
 
 
-class DuckDBRequestStore:
+class DuckDBRequestStore(HeldFile[OpenFile]):
     """A ``RequestStore`` in the DuckDB file at ``path``, which is created when it is missing.
 
     A commit is on the disk before the method returns. Writers wait for each other; readers have a connection of their
@@ -71,16 +72,10 @@ class DuckDBRequestStore:
         open_traces: int = OPEN_TRACES,
         clock: Clock | None = None,
     ) -> None:
-        self._path = path
+        super().__init__(path, clock)
         self._retention = retention
         self._recent_ids = recent_ids
         self._traces = OpenTraces(open_traces)
-        self._clock = clock or SystemClock()
-        self._lock = threading.RLock()
-        self._open: OpenFile | None = None
-        self._closed = False
-        self._fault: str | None = None
-        self._last_commit_s: float | None = None
         with self._lock:
             self._file()
 
@@ -258,17 +253,11 @@ class DuckDBRequestStore:
         return StoreHealth(
             ok=trouble is None,
             message=trouble or "",
-            bytes=_size_bytes(self._path) + _size_bytes(schema.journal_of(self._path)),
+            bytes=size_bytes(self._path) + size_bytes(journal_of(self._path)),
             oldest_s=oldest_s,
             newest_s=newest_s,
             last_commit_s=self._last_commit_s,
         )
-
-    def close(self) -> None:
-        """Flush and let go of the file; safe to call twice."""
-        with self._lock:
-            self._closed = True
-            self._let_go()
 
     @contextmanager
     def _reading(self, doing: str) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -286,50 +275,8 @@ class DuckDBRequestStore:
             with suppress(duckdb.Error):
                 cursor.close()
 
-    @contextmanager
-    def _transaction(self, doing: str) -> Iterator[OpenFile]:
-        """Commit what the block did, or nothing of it."""
-        with self._lock:
-            try:
-                with self._guard(doing) as file:
-                    file.connection.begin()
-                    yield file
-                    file.connection.commit()
-            except StoreError as error:
-                self._fault = str(error)
-                raise
-            self._fault = None
-            self._last_commit_s = self._clock.now_s()
-
-    @contextmanager
-    def _guard(self, doing: str) -> Iterator[OpenFile]:
-        """The open file; any error lets it go, which ends a transaction, and known ones become StoreError."""
-        with self._lock:
-            file = self._file()
-            try:
-                yield file
-            except (duckdb.Error, pl.exceptions.PolarsError, OSError) as error:
-                self._let_go()
-                raise store_error(self._path, doing, error) from error
-            except BaseException:
-                self._let_go()
-                raise
-
-    def _file(self) -> OpenFile:
-        if self._closed:
-            raise StoreError(f"{self._path}: the store is closed; open a new one")
-        if self._open is None:
-            try:
-                self._open = OpenFile(schema.connect(self._path), self._recent_ids, self._traces)
-            except (duckdb.Error, OSError) as error:
-                raise store_error(self._path, "open the store", error) from error
-        return self._open
-
-    def _let_go(self) -> None:
-        file, self._open = self._open, None
-        if file is not None:
-            with suppress(duckdb.Error):  # what was committed is in the journal; closing only tidies up
-                file.connection.close()
+    def _opened(self) -> OpenFile:
+        return OpenFile(schema.DATABASE.connect(self._path), self._recent_ids, self._traces)
 
 
 def _frame(
@@ -343,10 +290,3 @@ def _frame(
 def _limits(spans: Sequence[tuple[int, float, float]]) -> dict[str, float]:
     starts = {f"start_{n}": start_s for n, (_, start_s, _) in enumerate(spans)}
     return starts | {f"end_{n}": end_s for n, (_, _, end_s) in enumerate(spans)}
-
-
-def _size_bytes(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

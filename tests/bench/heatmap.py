@@ -238,7 +238,7 @@ def measure_parts(folder: Path) -> dict[str, float]:
     Beside it the same for an insert of the same frames into the same table by DuckDB alone.
     """
     store = DuckDBRequestStore(folder / "parts.db")
-    bare = _request_schema.connect(folder / "bare.db")
+    bare = _request_schema.DATABASE.connect(folder / "bare.db")
     ours = theirs = 0.0
     for number in range(GROUPS):
         batches = [parts(number * GROUP + nth) for nth in range(GROUP)]

@@ -259,7 +259,7 @@ def test_a_migration_that_fails_leaves_the_old_version(tmp_path: Path) -> None:
     store.close()
     broken = ("create table later (a integer)", "create table later (a integer)")
     with duckdb.connect(str(path)) as connection, pytest.raises(duckdb.Error, match="already exists"):
-        _schema.migrate(connection, path, (*_schema.MIGRATIONS, broken))
+        _schema.DATABASE.migrate(connection, path, (*_schema.MIGRATIONS, broken))
     store = DuckDBStore(path)
     assert store.samples(0, INF).height == 4
     store.close()
@@ -273,7 +273,7 @@ def test_a_migration_runs_once_and_keeps_the_rows(tmp_path: Path) -> None:
     next_one = ("alter table scrapes add column later varchar",)
     with duckdb.connect(str(path)) as connection:
         for _ in range(2):
-            _schema.migrate(connection, path, (*_schema.MIGRATIONS, next_one))
+            _schema.DATABASE.migrate(connection, path, (*_schema.MIGRATIONS, next_one))
         assert connection.execute("select schema_version from meta").fetchall() == [(2,)]
         assert connection.execute("select later from scrapes").fetchall() == [(None,)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.stores import _schema
+from collector.stores._database import journal_of
 from collector.stores.duckdb import DuckDBStore
 from tests.collector.stores.writer import SAMPLES, numbered
 
@@ -63,8 +63,8 @@ def test_the_journal_is_written_back_before_it_grows(tmp_path: Path) -> None:
     sizes = []
     for number in range(30):
         store.append([numbered(number, samples=4000)])
-        sizes.append(_schema.journal_of(path).stat().st_size if _schema.journal_of(path).exists() else 0)
+        sizes.append(journal_of(path).stat().st_size if journal_of(path).exists() else 0)
     store.close()
     assert max(sizes) < 20 * 2**20
     assert any(later < earlier for earlier, later in itertools.pairwise(sizes))
-    assert not _schema.journal_of(path).exists()
+    assert not journal_of(path).exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from collector.stores import _schema
+from collector.stores._database import journal_of
 from collector.stores.duckdb import DuckDBStore
 from goodwatch.core.errors import StoreError
 from tests.collector.stores.contract import INF, full, sample, scrape
@@ -229,7 +229,7 @@ def journal_left_by_a_kill(path: Path) -> Path:
         "for number in range(100, 120): store.append([numbered(number, samples=5)])\nos._exit(0)\n"
     )
     assert run(code, path).returncode == 0
-    return _schema.journal_of(path)
+    return journal_of(path)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from collector.stores import _request_schema
+from collector.stores._database import journal_of
 from collector.stores.duckdb import DuckDBStore
 from collector.stores.duckdb_requests import DuckDBRequestStore
 from goodwatch.core.errors import StoreError
@@ -152,7 +152,7 @@ def test_a_damaged_block_is_said_by_who_reads_it(path: Path) -> None:
 
 def test_a_damaged_journal_is_said(path: Path) -> None:
     DuckDBRequestStore(path).close()
-    _request_schema.journal_of(path).write_bytes(b"xxxxxxxx")
+    journal_of(path).write_bytes(b"xxxxxxxx")
     with pytest.raises(StoreError, match="the journal is damaged at its head"):
         DuckDBRequestStore(path)
 
