@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
-from importlib import import_module
 from importlib.resources import files
-from pkgutil import iter_modules
-from types import MappingProxyType
 from typing import Any
 
 import yaml
 
 import planner.engines
 from goodwatch.core.errors import ConfigError
+from goodwatch.core.registry import adapters
 from planner.budget import EngineBudget
 from planner.gpu import Gpu, gpu_from_row
 from planner.model_facts import ModelFacts, facts_from_config
@@ -73,6 +71,4 @@ def known_model(name: str) -> ModelFacts:
 @cache
 def engine_budgets() -> Mapping[str, EngineBudget]:
     """Every engine of ``planner.engines`` by name; modules that start with ``_`` are no engines."""
-    names = [one.name for one in iter_modules(planner.engines.__path__) if not one.name.startswith("_")]
-    found: list[EngineBudget] = [import_module(f"planner.engines.{name}").ENGINE for name in names]
-    return MappingProxyType({one.name: one for one in found})
+    return adapters(planner.engines, "ENGINE", EngineBudget)

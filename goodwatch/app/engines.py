@@ -3,44 +3,25 @@
 More come by the entry points ``goodwatch.engines`` and ``goodwatch.accelerators``.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
-from types import MappingProxyType
 
 import collector.accelerators
 import collector.engines
 from goodwatch.core.engine import Engine
+from goodwatch.core.registry import adapters
 
 
 @cache
 def known_engines() -> Mapping[str, Engine]:
-    """Every engine table by name. A module whose name starts with ``_`` is a helper, not an engine."""
-    found: dict[str, Engine] = {}
-    for module in pkgutil.iter_modules(collector.engines.__path__):
-        if not module.name.startswith("_"):
-            engine = importlib.import_module(f"collector.engines.{module.name}").ENGINE
-            found[engine.name] = engine
-    for point in entry_points(group="goodwatch.engines"):
-        engine = point.load()
-        found[engine.name] = engine
-    return MappingProxyType(found)
+    """Every engine table by name."""
+    return adapters(collector.engines, "ENGINE", Engine, group="goodwatch.engines")
 
 
 @cache
 def known_accelerators() -> Mapping[str, Engine]:
     """Every table of an accelerator exporter by name."""
-    found: dict[str, Engine] = {}
-    for module in pkgutil.iter_modules(collector.accelerators.__path__):
-        if not module.name.startswith("_"):
-            table = importlib.import_module(f"collector.accelerators.{module.name}").ACCELERATOR
-            found[table.name] = table
-    for point in entry_points(group="goodwatch.accelerators"):
-        table = point.load()
-        found[table.name] = table
-    return MappingProxyType(found)
+    return adapters(collector.accelerators, "ACCELERATOR", Engine, group="goodwatch.accelerators")
 
 
 def table_lines(tables: Mapping[str, Engine]) -> list[str]:

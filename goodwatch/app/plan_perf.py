@@ -6,16 +6,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from rich.console import Console
 from rich.text import Text
 
-from goodwatch.core.errors import ConfigError
+from goodwatch.app._cases import read_cases
 from planner.speed.cases import predict_case, row
 from planner.speed.efficiency import shipped
 
 #: largest file of cases that is read
-_TEXT_BYTES: Final = 64 * 2**20
 
 
 def case_rows(path: Path, *, baseline: bool = False) -> list[dict[str, Any]]:
@@ -26,22 +24,7 @@ def case_rows(path: Path, *, baseline: bool = False) -> list[dict[str, Any]]:
     ConfigError
         The file cannot be read or holds no cases.
     """
-    try:
-        if path.stat().st_size > _TEXT_BYTES:
-            raise ConfigError(f"{path}: larger than {_TEXT_BYTES // 2**20} MiB; split it")
-        text = path.read_text(encoding="utf-8")
-        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  both are safe
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not YAML: {error}") from error
-    cases = found.get("cases") if isinstance(found, Mapping) else found
-    if not isinstance(cases, list):
-        raise ConfigError(f"{path}: holds no list under 'cases'")
-    for place, case in enumerate(cases):
-        if not isinstance(case, Mapping):
-            raise ConfigError(f"{path}: cases[{place}]: is no mapping")
-    return [row(case, shipped(), baseline=baseline) for case in cases]
+    return [row(case, shipped(), baseline=baseline) for case in read_cases(path)]
 
 
 def perf(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from goodwatch.app._cases import read_cases
 from goodwatch.core.errors import ConfigError
 from planner.budget import EngineBudget
 from planner.catalogue import accelerators, engine_budgets, known_model
@@ -219,21 +219,7 @@ def case_rows(path: Path) -> list[dict[str, Any]]:
     ConfigError
         The file cannot be read or holds no cases.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  both are safe
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not YAML: {error}") from error
-    cases = found.get("cases") if isinstance(found, Mapping) else found
-    if not isinstance(cases, list):
-        raise ConfigError(f"{path}: holds no list under 'cases'")
-    for place, case in enumerate(cases):
-        missing = [key for key in ("engine", "model") if not isinstance(case, Mapping) or key not in case]
-        if missing:
-            raise ConfigError(f"{path}: cases[{place}]: has no {missing[0]}")
-    return [evaluate(case, engine_budgets(), accelerators()) for case in cases]
+    return [evaluate(case, engine_budgets(), accelerators()) for case in read_cases(path, ("engine", "model"))]
 
 
 def show_vram(console: Console, found: Ledger, advice: Iterable[Change] = ()) -> None:
