@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from goodwatch.core.drift import Drift
     from goodwatch.core.model import Deployment, Scrape
+    from goodwatch.core.record import Record
 
 
 class StoreHealth(Protocol):
@@ -194,4 +196,48 @@ class RequestStore(Protocol):
 
     def close(self) -> None:
         """Flush and let go of the files; safe to call twice."""
+        ...
+
+
+class RecordStore(Protocol):
+    """Keeps small records for ever: alerts, silences, recommendations, experiments, reports.
+
+    All methods are blocking, may be called from any thread, and raise ``StoreError`` when the store cannot do it.
+    """
+
+    def put(self, kind: str, id: str, at_s: float, body: Mapping[str, object]) -> None:
+        """Commit a version of a record, on disk when this returns; versions before it are kept.
+
+        Raises ``TypeError`` or ``ValueError`` for a body that JSON cannot hold.
+        """
+        ...
+
+    def latest(
+        self, kind: str, *, start_s: float | None = None, end_s: float | None = None, limit: int | None = None
+    ) -> list[Record]:
+        """The newest version of each record of a kind whose newest version is in the interval; newest first."""
+        ...
+
+    def get(self, kind: str, id: str) -> Record | None:
+        """The newest version of one record."""
+        ...
+
+    def history(self, kind: str, id: str) -> list[Record]:
+        """All versions of one record, oldest first."""
+        ...
+
+    def health(self) -> StoreHealth:
+        """State and extent; never raises."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file; safe to call twice."""
+        ...
+
+
+class DriftListener(Protocol):
+    """Told when a service drifts; the planner listens."""
+
+    def drifted(self, drift: Drift) -> None:
+        """Called on the event loop when a drift begins and again when it ends. Does not block and does not raise."""
         ...
