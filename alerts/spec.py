@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from goodwatch.core.duration import duration_text
+from goodwatch.core.duration import duration_s, duration_text
 from goodwatch.core.errors import ConfigError
 from goodwatch.core.model import Limits
 from goodwatch.core.section import Count, Duration, Positive, Section, Share
@@ -83,22 +83,30 @@ class CustomEntry(Section):
         return self
 
 
-class CalendarEntry(Section):
-    """A period that begins with the calendar."""
+class PeriodEntry(Section):
+    """Rolling time, or a unit of the calendar."""
 
-    calendar: Literal["day", "week", "month", "quarter", "year"] = Field(description="Unit of the calendar.")
+    rolling_s: Duration | None = Field(default=None, description="Rolling time: a plain duration under period.")
+    calendar: Literal["day", "week", "month", "quarter", "year"] | None = Field(
+        default=None, description="Unit of the calendar, instead of rolling time."
+    )
     starts: str = Field(default="", description="A moment at which one began; midnight UTC without it.")
-    zone: str = Field(default="", description="Time zone, as Europe/Berlin.")
+    zone: str = Field(default="", description="Time zone of the calendar, as Europe/Berlin.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "PeriodEntry":
+        if (self.rolling_s is None) == (self.calendar is None):
+            raise ValueError("is neither a duration nor a unit of the calendar; write 30d, or {calendar: month}")
+        if self.rolling_s is not None and (self.starts or self.zone):
+            raise ValueError("has starts or zone, which rolling time has not; write calendar, or remove them")
+        return self
 
 
 def _period(value: object) -> object:
-    return value if isinstance(value, dict | Section) else {"rolling": value}
-
-
-class PeriodEntry(Section):
-    """Rolling time: written as a plain duration."""
-
-    rolling: Duration
+    if isinstance(value, dict | Section):
+        return value
+    duration_s(value)  # what is wrong is said of what was written
+    return {"rolling": value}
 
 
 class SloEntry(Section):
@@ -107,8 +115,8 @@ class SloEntry(Section):
     name: Name = Field(description="Name, unique over all services.")
     service: Name = Field(description="Service that it is of.")
     objective: Share = Field(description="Share of events that must be good.")
-    period: Annotated[CalendarEntry | PeriodEntry, BeforeValidator(_period)] = Field(
-        default=PeriodEntry(rolling=30 * DAY_S), description="Rolling duration (30d), or {calendar: month}."
+    period: Annotated[PeriodEntry, BeforeValidator(_period)] = Field(
+        default=PeriodEntry(rolling_s=30 * DAY_S), description="Rolling duration (30d), or {calendar: month}."
     )
     description: str = Field(default="", description="What it promises, for a person.")
     owner: str = Field(default="", description="Who cares for it.")
@@ -152,9 +160,9 @@ class SloEntry(Section):
         )  # fmt: skip
 
     def _period_value(self) -> Period:
-        if isinstance(self.period, PeriodEntry):
-            return Period(self.period.rolling)
         entry = self.period
+        if entry.calendar is None:
+            return Period(entry.rolling_s or 0.0)
         return Period(CALENDAR_DAYS[entry.calendar] * DAY_S, entry.calendar, entry.starts, entry.zone)
 
     def _indicator(self) -> Indicator:
@@ -190,20 +198,15 @@ def read(data: object, where: str, line: Callable[[tuple[int | str, ...]], int] 
         said = error.errors(include_url=False)
     # An entry that is wrong is missing from the list: that the list is then empty is no second fault.
     real = [one for one in said if one["type"] != "too_short"] or said
-    places = [f"{where}:{line(_keys(one['loc']))}" if line else where for one in real]
+    places = [f"{where}:{line(one['loc'])}" if line else where for one in real]
     raise ConfigError(
         "\n".join(f"{at}: {_place(one['loc'])}: {_said(one)}" for at, one in zip(places, real, strict=True))
     )
 
 
-def _keys(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """The place without the names of a union's members, which are no keys."""
-    return tuple(part for part in loc if isinstance(part, int) or not part.endswith("Entry"))
-
-
 def _place(loc: tuple[int | str, ...]) -> str:
     text = ""
-    for part in _keys(loc):
+    for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text or "the file"
 

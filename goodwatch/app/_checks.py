@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from alerts.spec import SloEntry
 from goodwatch.app._discovery_sections import DISCOVERIES
 from goodwatch.app._fields import Context, is_loopback, split_listen
 from goodwatch.app._problems import Fault
@@ -29,6 +30,9 @@ def between_sections(data: dict[str, Any], context: Context) -> Iterator[Fault]:
     yield from _same_names("targets", ((i, t.name, "name" in t.model_fields_set) for i, t in targets))
     services = _sound(Service, data.get("services"), context)
     yield from _same_names("services", ((i, s.name, True) for i, s in services))
+    slos = _sound(SloEntry, data.get("slos"), context)
+    yield from _same_names("slos", ((i, s.name, True) for i, s in slos))
+    yield from _named_as_a_service(services, slos)
     auth = data.get("auth")
     tokens = _sound(Token, auth.get("tokens") if isinstance(auth, dict) else None, context)
     yield from _same_names("auth.tokens", ((i, t.name, True) for i, t in tokens))
@@ -68,6 +72,17 @@ def _same_names(key: str, named: Iterable[tuple[int, str, bool]]) -> Iterator[Fa
         loc = (*key.split("."), index, *(("name",) if written else ()))
         text = f"the name '{name}' is that of {key}[{first[name]}] already"
         yield Fault(loc, f"{text}; write another name" if written else f"{text}; write a name, or remove one of them")
+
+
+def _named_as_a_service(
+    services: Iterable[tuple[int, Service]], slos: Iterable[tuple[int, SloEntry]]
+) -> Iterator[Fault]:
+    """The SLO of a service bears its name."""
+    taken = {service.name: index for index, service in services if service.slo is not None}
+    for index, entry in slos:
+        if entry.name in taken:
+            text = f"the name '{entry.name}' is that of the slo of services[{taken[entry.name]}]; write another name"
+            yield Fault(("slos", index, "name"), text)
 
 
 def _names_of_targets(
@@ -163,6 +178,9 @@ def _about_services(settings: Settings) -> Iterator[str]:
     for index, service in enumerate(settings.services):
         if service.slo is not None and service.name not in used and len(told) == len(found):
             yield f"services[{index}].slo: no target belongs to the service '{service.name}'"
+    for index, entry in enumerate(settings.slos):
+        if entry.service not in used and len(told) == len(found):
+            yield f"slos[{index}] ({entry.name}): no target belongs to the service '{entry.service}'"
 
 
 def _about_discoveries(settings: Settings) -> Iterator[str]:
@@ -189,6 +207,7 @@ def _about_sources(settings: Settings) -> Iterator[str]:
 
 def _about_times(settings: Settings) -> Iterator[str]:
     periods = [service.slo.period_s for service in settings.services if service.slo is not None]
+    periods += [entry.slo().period.length_s for entry in settings.slos]
     needed_s = max(periods, default=0.0) + DAY_S
     if periods and settings.retention.minutes_s < needed_s:
         yield (

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from alerts.spec import SloEntry
 from goodwatch.app._discovery_sections import DnsSd, KubernetesSd, PrometheusSd
 from goodwatch.app._fields import (
     NOT_GIVEN,
@@ -200,6 +201,10 @@ class Settings(Section):
         default=(), description="Pages of accelerator exporters: power, energy and use of what the targets hold."
     )
     services: tuple[Service, ...] = Field(default=(), description="Services and their objectives.")
+    slos: tuple[SloEntry, ...] = Field(default=(), description="Further SLOs, of any kind, beside those of services.")
+    slo_files: tuple[ExistingFile, ...] = Field(
+        default=(), description="Files of SLOs: goodwatch's form, OpenSLO v1, or Sloth's."
+    )
     otlp: Otlp | None = Field(
         default=None, description="Where traces of requests arrive; without it nothing listens for them."
     )

@@ -1,5 +1,6 @@
 """Rules as code for the command line: configuration and SLO files in, rule files, findings and verdicts out."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,12 +41,22 @@ class Built:
 
 
 def slos_of(settings: Settings) -> tuple[Slo, ...]:
-    """The SLOs of the configuration, named after their services; engines as the targets say them."""
-    return tuple(
+    """The SLOs of the configuration and of the files that it names; engines as the targets say them.
+
+    Those of services bear their names. Raises ``ConfigError`` for a file that cannot be read, and for a name that is
+    there twice.
+    """
+    own = [
         _slo_of(service.name, service.description, service.slo, _engines_of(settings, service.name))
         for service in settings.services
         if service.slo is not None
-    )
+    ]
+    more = [*(entry.slo() for entry in settings.slos), *load_slos(settings.slo_files)]
+    found = own + [slo if slo.engines else replace(slo, engines=_engines_of(settings, slo.service)) for slo in more]
+    for name, count in Counter(slo.name for slo in found).items():
+        if count > 1:
+            raise ConfigError(f"the name '{name}' is that of {count} SLOs; write another name in one of them")
+    return tuple(found)
 
 
 def _engines_of(settings: Settings, service: str) -> tuple[str, ...]:
