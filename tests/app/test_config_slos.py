@@ -46,7 +46,7 @@ def test_all_slos_of_the_configuration_are_found_with_the_engines_of_their_targe
         (SERVED.replace("{calendar: month}", "{calendar: moon}"), "slos[0].period.calendar: moon is not one of"),
         (
             SERVED.replace("{calendar: month}", "30x"),
-            "goodwatch.yaml:4: slos[0].period: '30x' is not a duration",
+            "goodwatch.yaml:4: slos[0].period: text is not a duration",
         ),
         (SERVED.replace("0.999", "99.9"), "slos[0].objective: 99.9 is not between 0 and 1; write 0.999"),
     ],
