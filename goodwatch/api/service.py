@@ -16,10 +16,9 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fastapi import FastAPI
 
 from collector.discovery.port import Discovery
-from collector.probe import told_version
-from collector.scrape import Fetched, Scraper, Session
+from collector.scrape import Scraper, Session
 from collector.stores.duckdb import DuckDBStore
-from collector.targets import TargetSpec, merge
+from collector.targets import merge
 from exporters.prometheus import Exporter, SelfMetrics
 from goodwatch import __version__
 from goodwatch.api.app import create_app
@@ -32,9 +31,9 @@ from goodwatch.api.server import Server, is_loopback, listener, url_of
 from goodwatch.api.ui.pages import pages
 from goodwatch.api.ui.request_pages import request_pages
 from goodwatch.app import config, logs, wiring
+from goodwatch.app.answering import Answering
 from goodwatch.app.discovering import Discovering
 from goodwatch.app.engines import known_engines
-from goodwatch.app.fleet import DESTRUCTIVE, TargetState
 from goodwatch.app.guard import check_packages
 from goodwatch.app.intake import Intake
 from goodwatch.app.keeper import Keeper
@@ -46,16 +45,14 @@ from goodwatch.app.telemetry import Telemetry, snapshot, span
 from goodwatch.app.view import Reloaded
 from goodwatch.app.watch import Terms, Watch
 from goodwatch.core.clock import Clock, SystemClock
-from goodwatch.core.engine import Engine
 from goodwatch.core.errors import ConfigError, StoreError
-from goodwatch.core.model import Deployment, Scrape
+from goodwatch.core.model import Deployment
 from goodwatch.core.ports import RequestStore
 
 log = logging.getLogger(__name__)
 
 #: Settings that are read once; a change of them is told, and waits for a restart.
 _AT_START: Final = ("listen", "insecure", "data_dir", "auth", "retention", "telemetry", "otlp", "quality", "log")
-_ASK_VERSION_EVERY_S: Final = 600.0
 _GC_THRESHOLDS: Final = (100_000, 50, 50)
 _SETTLE_EVERY_S: Final = 2.0
 _ROLL_EVERY_S: Final = 30.0
@@ -123,8 +120,9 @@ class Service:
         self.keeper = Keeper(store, clock, on_error=self.own.store_error)
         self.book = load_prices(settings.prices)
         self.watch = Watch(self.engines, store, self.keeper, clock, Terms({}, {}), reloader=self)
-        self.scraper = Scraper(self._on_page)
-        self.pulling = Pulling(self.watch, retarget=self._retarget, scraped=self._on_pulled)
+        self.answering = Answering(self.watch, self.own, clock, background=self._background, retarget=self._retarget)
+        self.scraper = Scraper(self.answering.on_page)
+        self.pulling = Pulling(self.watch, retarget=self._retarget, scraped=self.answering.on_pulled)
         self.discovering = Discovering(self._retarget)
         self.rating = Rating(settings.quality, Path(settings.data_dir), stores.requests, clock, self._deployments)
         self.intake = Intake(settings, stores.requests, self.watch, clock, self.rating)
@@ -132,9 +130,7 @@ class Service:
             [(t.name, t.role, t.token.get_secret_value()) for t in settings.auth.tokens],
             loopback=is_loopback(settings.listen_host), insecure=settings.insecure,
         )  # fmt: skip
-        self._asked: dict[str, tuple[int, float]] = {}  # restarts seen and when
-        self._withheld: set[str] = set()  # targets that must not be read again until the configuration changes
-        self._asking: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Lock()
         self._stop = asyncio.Event()
 
@@ -149,7 +145,7 @@ class Service:
         telemetry = Telemetry.start(self.settings.telemetry, version=__version__)
         self.own.reloaded(True, self.clock.now_s())
         async with AsyncExitStack() as stack:
-            self._session = await stack.enter_async_context(Session())
+            self._session = self.answering.session = await stack.enter_async_context(Session())
             self.pulling.use(await asyncio.to_thread(source_options, self.settings))
             await self._apply(self.settings, self._discoveries_of(self.settings))
             await self.watch.recover()
@@ -233,55 +229,6 @@ class Service:
             await asyncio.sleep(_LAG_EVERY_S)
             self.own.loop_lag(max(0.0, self.clock.monotonic_s() - before - _LAG_EVERY_S))
 
-    # -- pages ------------------------------------------------------------------------------------------------------
-
-    async def _on_page(self, spec: TargetSpec, fetched: Fetched) -> None:
-        with span("scrape", target=spec.target.name, reason=fetched.reason or "ok"):
-            try:
-                await self.watch.take(spec, fetched)
-            except Exception:
-                log.exception("a page could not be taken; this is a bug", extra={"target": spec.target.name})
-                self.own.refused("page_bug")
-        state = self.watch.states.get(spec.target.name)
-        if state is None:
-            return
-        reason = state.last.reason if state.last is not None else fetched.reason
-        self.own.scraped(reason, fetched.duration_s)
-        if reason == DESTRUCTIVE and spec.target.name not in self._withheld:
-            log.error(
-                "target is not read again",
-                extra={"target": spec.target.name, "problem": state.last and state.last.error},
-            )
-            self._withheld.add(spec.target.name)
-            self._retarget()
-        if state.understood is not None:
-            for problem in state.understood.page.problems if fetched.up else ():
-                self.own.refused(problem.reason)
-            self._ask_version(spec, state, state.understood.engine)
-
-    def _on_pulled(self, scrape: Scrape) -> None:
-        """One scrape that a Prometheus kept."""
-        self.own.scraped(scrape.reason, scrape.duration_s)
-
-    def _ask_version(self, spec: TargetSpec, state: TargetState, engine: Engine | None) -> None:
-        """Ask the engine's own endpoint at first sight, after each restart, and now and then."""
-        if engine is None:
-            return
-        if not engine.version_paths or spec.target.engine_version:
-            state.version_settled = True
-            return
-        name, now = spec.target.name, self.clock.monotonic_s()
-        asked = self._asked.get(name)
-        if asked is not None and asked[0] == state.restarts and now - asked[1] < _ASK_VERSION_EVERY_S:
-            return
-        self._asked[name] = (state.restarts, now)
-        self._background(self._learn_version(spec, state, engine))
-
-    async def _learn_version(self, spec: TargetSpec, state: TargetState, engine: Engine) -> None:
-        version = await told_version(self._session, spec, engine)
-        state.reader.told_version = version or state.reader.told_version
-        state.version_settled = True
-
     # -- configuration ----------------------------------------------------------------------------------------------
 
     async def reload(self) -> Reloaded:
@@ -303,7 +250,7 @@ class Service:
         changed = [n for n in type(settings).model_fields if getattr(settings, n) != getattr(old, n)]
         later = [f"{n} (after a restart)" if n in _AT_START else n for n in changed]
         self.settings, self.book = settings, book
-        self._withheld.clear()
+        self.answering.read_all_again()
         self.pulling.use(sources)
         self.intake.use(settings)
         await self._apply(settings, found)
@@ -337,8 +284,9 @@ class Service:
             device_hosts={entry.name: entry.host for entry in settings.accelerators if entry.host},
         )
         self.watch.update([*specs, *pulled])
-        self._asked = {n: asked for n, asked in self._asked.items() if n in self.watch.states}
-        self.scraper.update([s for s in specs if s.target.name not in self._withheld])
+        self.answering.follow(self.watch.states)
+        withheld = self.answering.withheld
+        self.scraper.update([s for s in specs if s.target.name not in withheld])
 
     # -- running and stopping ---------------------------------------------------------------------------------------
 
@@ -353,8 +301,8 @@ class Service:
             await work
 
         task = asyncio.create_task(run())
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     async def _until_stopped(
         self, tasks: list[asyncio.Task[None]], server: Server, ready: Callable[[str], None] | None

@@ -22,7 +22,7 @@ SHARED_NAMES: Final[dict[str, str]] = {}
 
 #: handlers that may catch everything: "path:function" → reason
 CATCH_ALL: Final[dict[str, str]] = {
-    "goodwatch/api/service.py:_on_page": "a bug that one page brings out must not end the watch over the others; "
+    "goodwatch/app/answering.py:on_page": "a bug that one page brings out must not end the watch over the others; "
     "it is logged with its trace and counted",
 }
 
