@@ -1,0 +1,1 @@
+"""Kinds of advice: one file each, found by itself."""
