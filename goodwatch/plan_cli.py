@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from goodwatch.core.errors import ConfigError, GoodwatchError
+from goodwatch.plan_cost_cli import cost
 
 _FLAGS: Any = (
     click.option("--model", help="Folder, config.json, GGUF file, or a name of the catalogue."),
@@ -135,3 +136,6 @@ def plan_perf(*, cases: Path | None, baseline: bool, as_json: bool, **flags: Any
     else:
         title = f"{flags['model']} on {flags['tp'] * flags['pp'] * flags['dp']} x {flags['gpu']}, {flags['engine']}"
         asked.show_perf(Console(highlight=False), found, title)
+
+
+plan.add_command(cost)

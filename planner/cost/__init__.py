@@ -1,0 +1,1 @@
+"""What a deployment costs: prices of GPU-hours, cost of tokens, comparison with an API, and what would lower it."""
