@@ -122,6 +122,8 @@ def instant_names(node: Any) -> tuple[str, ...]:
     node = bare(node)
     if isinstance(node, VectorSelector):
         return (name_of(node),)
+    if isinstance(node, SubqueryExpr) and isinstance(bare(node.expr), VectorSelector):
+        return ()
     if isinstance(node, MatrixSelector) or (isinstance(node, Call) and node.func.name in {"absent", "changes"}):
         return ()
     if isinstance(node, AggregateExpr) and operator(node) in {"count", "group"}:

@@ -25,11 +25,17 @@ class _Service:
     def of(self, signal: str) -> tuple[Native, ...]:
         return natives(self.options, self.engines, signal)
 
-    def level(self, signal: str, over: str = "") -> str:
-        return level(self.of(signal), self.select, over)
+    def level(self, signal: str, over: str = "", *, combine: str = "sum") -> str:
+        return level(self.of(signal), self.select, over, combine=combine)
 
-    def gain(self, signal: str, window: str, suffix: str = "") -> str:
-        return f"sum by ({TARGET}) ({gain(self.of(signal), self.select, window, suffix)})"
+    def held(self, signal: str, over: str) -> str:
+        return f"sum({self.level(signal, over)})"
+
+    def gain(self, signal: str, window: str) -> str:
+        return f"sum by ({TARGET}) ({gain(self.of(signal), self.select, window)})"
+
+    def gained(self, signal: str, window: str) -> str:
+        return f"sum({self.gain(signal, window)})"
 
     def has(self, *signals: str) -> bool:
         return all(self.of(signal) for signal in signals)
@@ -84,7 +90,7 @@ def _no_data(service: _Service) -> Iterator[Alert]:
         # Before its first event an engine may not have the series; then only a busy one is suspicious.
         zeros = all(service.options.engines[name].zeros_from_start for name in service.engines)
         if service.has("requests_running"):
-            busy = f"sum({service.level('requests_running', 'avg_over_time [10m]')}) > 0"
+            busy = f"{service.held('requests_running', 'avg_over_time [10m]')} > 0"
         else:
             busy = f"sum(sum_over_time({total}{{slo={quoted(slo.name)}}}[1d])) > 0"
         yield service.alert(
@@ -120,13 +126,13 @@ def _stalled(service: _Service) -> Iterator[Alert]:
 def _thrash(service: _Service) -> Iterator[Alert]:
     if not service.has("preemptions_total", "requests_finished_total"):
         return
-    thrown = f"sum({service.gain('preemptions_total', '15m')})"
-    ended = f"sum({service.gain('requests_finished_total', '15m')})"
-    used = level(service.of("kv_cache_used_ratio"), service.select, "max_over_time [15m]", combine="max")
-    full = f" and on () (max({used}) > 0.9)"
+    thrown, ended = service.gained("preemptions_total", "15m"), service.gained("requests_finished_total", "15m")
+    full = ""
+    if service.has("kv_cache_used_ratio"):
+        full = f" and on () (max({service.level('kv_cache_used_ratio', 'max_over_time [15m]', combine='max')}) > 0.9)"
     yield service.alert(
         "LlmKvCacheThrash", "kv-cache-thrash",
-        f"{thrown} / ({ended} > 0) > 0.1 and on () ({thrown} >= 10){full if service.has('kv_cache_used_ratio') else ''}",
+        f"{thrown} / ({ended} > 0) > 0.1 and on () ({thrown} >= 10){full}",
         f"{service.name} throws out {{{{ $value | humanize }}}} running requests for each one that ends: the KV cache is too small.",
         for_s=900.0, description="Each preemption computes its prompt again, so throughput falls while the GPUs are busy.",
     )  # fmt: skip
@@ -135,9 +141,9 @@ def _thrash(service: _Service) -> Iterator[Alert]:
 def _queue(service: _Service) -> Iterator[Alert]:
     if not service.has("requests_waiting", "requests_running"):
         return
-    now = f"sum({service.level('requests_waiting', 'avg_over_time [10m]')})"
-    before = f"sum({service.level('requests_waiting', 'avg_over_time [10m] offset 15m')})"
-    running = f"sum({service.level('requests_running', 'avg_over_time [10m]')})"
+    now = service.held("requests_waiting", "avg_over_time [10m]")
+    before = service.held("requests_waiting", "avg_over_time [10m] offset 15m")
+    running = service.held("requests_running", "avg_over_time [10m]")
     yield service.alert(
         "LlmQueueGrowing", "queue-growing",
         f"({now} > 10) and on () ({now} > 2 * {before}) and on () ({now} > 0.5 * {running})",
@@ -150,14 +156,12 @@ def _prefix(service: _Service) -> Iterator[Alert]:
     hits, queries = "prefix_cache_hits_total", "prefix_cache_queries_total"
     if not service.has(hits, queries):
         return
-
-    def gained(signal: str, window: str) -> str:
-        return f"sum({service.gain(signal, window)})"
-
-    now = f"{gained(hits, '30m')} / ({gained(queries, '30m')} > {_ENOUGH_TOKENS})"
-    day = f"{gained(hits, '1d')} / ({gained(queries, '1d')} > {_ENOUGH_TOKENS})"
+    now, day = (  # a point every five minutes is enough of a day, and a twentieth of the samples
+        f"{service.gained(hits, window)} / ({service.gained(queries, window)} > {_ENOUGH_TOKENS})"
+        for window in ("30m", "1d:5m")
+    )
     yield service.alert(
-        "LlmPrefixCacheCollapse", "prefix-cache-collapse", f"({now}) < 0.5 * ({day}) and on () ({day} > 0.2)",
+        "LlmPrefixCacheCollapse", "prefix-cache-collapse", f"({now}) < 0.5 * ({day} > 0.2)",
         f"Only {{{{ $value | humanizePercentage }}}} of the prompt tokens of {service.name} are found in the prefix cache, "
         "under half of what a day has.",
         for_s=1_800.0, description="Prompts are computed again: a template or a router changed, or the cache is too small.",

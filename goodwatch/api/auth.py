@@ -32,6 +32,7 @@ _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/login", "/logout"})
 _INGEST_PATHS: Final = frozenset({"/v1/traces", "/v1/metrics", "/v1/logs"})
+_INGEST_POSTS: Final = frozenset({"/api/v1/quality", "/api/v1/alerts/webhook"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def role_for(method: str, path: str) -> Role | None:
     """The role that a request needs; None for what is open to all."""
     if path in _OPEN_PATHS:
         return None
-    if path in _INGEST_PATHS or (method == "POST" and path == "/api/v1/quality"):
+    if path in _INGEST_PATHS or (method == "POST" and path in _INGEST_POSTS):
         return "ingest"
     return "read" if method in _SAFE else "admin"
 

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +14,19 @@ from typing import Any, Final
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fastapi import FastAPI
+from prometheus_client import Metric
 
 from collector.discovery.port import Discovery
 from collector.scrape import Scraper, Session
 from collector.stores.duckdb import DuckDBStore
+from collector.stores.sqlite_records import SqliteRecords
 from collector.targets import merge
 from exporters.prometheus import Exporter, SelfMetrics
 from goodwatch import __version__
 from goodwatch.api.app import create_app
 from goodwatch.api.auth import Auth
 from goodwatch.api.jobs import Work, scheduled
+from goodwatch.api.routes_alerts import alert_routes
 from goodwatch.api.routes_quality import quality_routes
 from goodwatch.api.routes_requests import request_routes
 from goodwatch.api.routes_system import discovery_routes
@@ -38,21 +41,34 @@ from goodwatch.app.guard import check_packages
 from goodwatch.app.intake import Intake
 from goodwatch.app.keeper import Keeper
 from goodwatch.app.prices import load_prices
+from goodwatch.app.promises import Ground, Promises, promises
 from goodwatch.app.pulling import Pulling, source_options
 from goodwatch.app.rating import Rating
 from goodwatch.app.request_wiring import open_request_store
+from goodwatch.app.ruling import slos_of
 from goodwatch.app.telemetry import Telemetry, snapshot, span
 from goodwatch.app.view import Reloaded
 from goodwatch.app.watch import Terms, Watch
 from goodwatch.core.clock import Clock, SystemClock
 from goodwatch.core.errors import ConfigError, StoreError
 from goodwatch.core.model import Deployment
-from goodwatch.core.ports import RequestStore
+from goodwatch.core.ports import RecordStore, RequestStore
 
 log = logging.getLogger(__name__)
 
 #: Settings that are read once; a change of them is told, and waits for a restart.
-_AT_START: Final = ("listen", "insecure", "data_dir", "auth", "retention", "telemetry", "otlp", "quality", "log")
+_AT_START: Final = (
+    "listen",
+    "insecure",
+    "data_dir",
+    "auth",
+    "retention",
+    "telemetry",
+    "otlp",
+    "quality",
+    "alerting",
+    "log",
+)
 _GC_THRESHOLDS: Final = (100_000, 50, 50)
 _SETTLE_EVERY_S: Final = 2.0
 _ROLL_EVERY_S: Final = 30.0
@@ -90,21 +106,26 @@ async def serve(
         opened.callback(store.close)
         requests = await asyncio.to_thread(open_request_store, settings, clock)
         opened.callback(requests.close)
-        service = Service(file, settings, Stores(store, requests), listening, clock)
+        records = SqliteRecords(Path(settings.data_dir) / "records.sqlite")
+        opened.callback(records.close)
+        service = Service(file, settings, Stores(store, requests, records), listening, clock)
         service.watch.demo_note = note
         await service.run(prepare=prepare, beside=beside, ready=ready)
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What is kept: samples of engines, and requests from traces."""
+    """What is kept: samples of engines, requests from traces, and records of what happens seldom."""
 
     samples: DuckDBStore
     requests: RequestStore
+    records: RecordStore
 
 
 class Service:
     """All parts of the running service."""
+
+    promises: Promises
 
     def __init__(
         self, file: Path, settings: config.Settings, stores: Stores, listener: socket.socket, clock: Clock
@@ -115,6 +136,7 @@ class Service:
         self.settings = settings
         self.engines = known_engines()
         self.store = store
+        self.records = stores.records
         self.clock = clock
         self.own = SelfMetrics(__version__)
         self.keeper = Keeper(store, clock, on_error=self.own.store_error)
@@ -155,6 +177,8 @@ class Service:
             authorised = None if self.auth.open else self.auth.may_send
             await stack.enter_async_context(self.rating.running())
             await stack.enter_async_context(self.intake.listening(authorised))
+            ground = Ground(self.store, self.keeper, self.records, self.intake, self.watch, self.clock)
+            self.promises = await stack.enter_async_context(promises(self.settings, ground))
             server = Server(self.app())
             tasks = [
                 asyncio.create_task(work, name=name)
@@ -182,19 +206,25 @@ class Service:
 
     def app(self) -> FastAPI:
         """The web application."""
-        exporter = Exporter(lambda: snapshot(self.watch), self.own, more=self.intake.families)
+        exporter = Exporter(lambda: snapshot(self.watch), self.own, more=self._families)
         found = self.discovering.views
         reads, quality = self.intake.reads, self.rating.reads(self.intake.reads)
         routers = (
             pages(self.watch, found, requests=True), discovery_routes(found), request_pages(reads, self.watch, quality),
             request_routes(reads, self.watch), quality_routes(self.intake.store, quality, self.watch),
+            alert_routes(self.promises.alerting, self.clock),
         )  # fmt: skip
         return create_app(self.watch, auth=self.auth, exporter=exporter, routers=routers)
+
+    def _families(self) -> Iterator[Metric]:
+        """What is exported beside services and targets."""
+        return self.promises.families(self.intake.families())
 
     def _scheduler(self) -> AsyncIOScheduler:
         judge = self.settings.quality.judge
         jobs: list[tuple[Work, float]] = [
-            (self._refresh, self.settings.derive.every_s), (self.watch.fold_minutes, 10.0), (self._measure, 30.0),
+            (self._refresh, self.settings.derive.every_s), (self.promises.loop.evaluate, self.settings.derive.every_s),
+            (self.watch.fold_minutes, 10.0), (self._measure, 30.0),
             (self.intake.settle, _SETTLE_EVERY_S), (self.intake.roll, _ROLL_EVERY_S), (self._compact, 3600.0),
         ]  # fmt: skip
         if judge is not None:
@@ -242,6 +272,7 @@ class Service:
             book = await asyncio.to_thread(load_prices, settings.prices)
             found = await asyncio.to_thread(self._discoveries_of, settings)
             sources = await asyncio.to_thread(source_options, settings)
+            slos = await asyncio.to_thread(slos_of, settings)
         except ConfigError as error:
             self.own.reloaded(False, self.clock.now_s())
             log.error("configuration refused; the old one stays", extra={"problems": str(error)})
@@ -253,6 +284,7 @@ class Service:
         self.answering.read_all_again()
         self.pulling.use(sources)
         self.intake.use(settings)
+        self.promises.use(settings, slos)
         await self._apply(settings, found)
         await self.watch.refresh()
         self.own.reloaded(True, self.clock.now_s())

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from alerts.spec import SloEntry
+from goodwatch.app._alert_sections import advice
 from goodwatch.app._discovery_sections import DISCOVERIES
 from goodwatch.app._fields import Context, is_loopback, split_listen
 from goodwatch.app._problems import Fault
@@ -145,6 +146,7 @@ def warnings(settings: Settings) -> list[str]:
         *_about_discoveries(settings),
         *_about_accelerators(settings),
         *_about_sources(settings),
+        *advice(settings.alerting, prometheus=settings.names_prometheus),
     ]
 
 

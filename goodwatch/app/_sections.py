@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from alerts.spec import SloEntry
+from goodwatch.app._alert_sections import Alerting
 from goodwatch.app._discovery_sections import DnsSd, KubernetesSd, PrometheusSd
 from goodwatch.app._fields import (
     NOT_GIVEN,
@@ -205,6 +206,7 @@ class Settings(Section):
     slo_files: tuple[ExistingFile, ...] = Field(
         default=(), description="Files of SLOs: goodwatch's form, OpenSLO v1, or Sloth's."
     )
+    alerting: Alerting = Field(default=Alerting(), description="Who is told of alerts, when, and who pages.")
     otlp: Otlp | None = Field(
         default=None, description="Where traces of requests arrive; without it nothing listens for them."
     )
@@ -221,6 +223,11 @@ class Settings(Section):
         lists = {"file_sd": self.file_sd, "dns_sd": self.dns_sd, "kubernetes_sd": self.kubernetes_sd,
                  "prometheus_sd": self.prometheus_sd}  # fmt: skip
         return tuple((f"{key}[{i}]", entry) for key, entries in lists.items() for i, entry in enumerate(entries))
+
+    @property
+    def names_prometheus(self) -> bool:
+        """Whether there is a Prometheus that could page."""
+        return bool(self.prometheus or self.prometheus_sd)
 
     @property
     def listen_host(self) -> str:

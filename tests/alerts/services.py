@@ -1,14 +1,19 @@
-"""SLOs and options that tests of rules share, and promtool itself."""
+"""SLOs and options that tests of rules share, promtool itself, and series that are played to it.
+
+Series are a sample a step (a minute, unless a test says otherwise); ``a+bxn`` are n + 1 of them.
+"""
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from alerts.rules.values import Options
+from alerts.rules.build import build
+from alerts.rules.files import dumped, prometheus_files
+from alerts.rules.values import Options, RuleSet
 from goodwatch.app.engines import known_accelerators, known_engines
 from goodwatch.core.model import Limits
 from goodwatch.core.slo import DAY_S, Availability, JointGoodput, Latency, Period, Slo
@@ -38,3 +43,57 @@ def written(folder: Path, files: Mapping[str, str]) -> None:
     """Write files into a folder."""
     for name, text in files.items():
         (folder / name).write_text(text)
+
+
+#: expression → minute, value (None: no result)
+Expected = Mapping[str, tuple[int, float | None]]
+TTFT: Final = "vllm:time_to_first_token_seconds"
+
+
+def assert_gives(
+    folder: Path, slo: Slo, series: Mapping[str, str], expected: Expected, options: Options = OPTIONS
+) -> None:
+    """Load the SLO's rules, play the series, and compare what expressions give."""
+    assert_rules_give(folder, build([slo], options), series, list(expected.items()), options)
+
+
+def assert_rules_give(
+    folder: Path,
+    rules: RuleSet,
+    series: Mapping[str, str],
+    expected: Iterable[tuple[str, tuple[int, float | None]]],
+    options: Options = OPTIONS,
+    *,
+    step: str = "1m",
+) -> None:
+    """The same for any rules; ``step`` lies between two samples and between two evaluations."""
+    files = prometheus_files(rules, options)
+    checks = [
+        {
+            "expr": expr,
+            "eval_time": f"{minute}m",
+            "exp_samples": [] if value is None else [{"labels": "{}", "value": value}],
+        }
+        for expr, (minute, value) in expected
+    ]
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    test = {"interval": step, "input_series": inputs, "promql_expr_test": checks}
+    whole = {"rule_files": list(files), "evaluation_interval": step, "tests": [test]}
+    written(folder, {**files, "test.yaml": dumped(whole)})
+    done = promtool(folder, "test", "rules", "test.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def firing(alert: str) -> str:
+    """How many of an alert fire; 0 when none does."""
+    return f'sum(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)'
+
+
+def ttft(instance: str, count_values: str, good_values: str, le: str = "0.5") -> dict[str, str]:
+    """First tokens of one replica, of which ``good_values`` within a bound."""
+    labels = f'job="chat",instance="{instance}"'
+    return {
+        f"{TTFT}_count{{{labels}}}": count_values,
+        f'{TTFT}_bucket{{{labels},le="{le}"}}': good_values,
+        f'{TTFT}_bucket{{{labels},le="+Inf"}}': count_values,
+    }

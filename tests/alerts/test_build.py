@@ -1,6 +1,7 @@
 """Generated rules: every name is in a table, every expression parses, promtool takes the files, golden files hold."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,13 +14,27 @@ from alerts.lint.tree import names_in, parsed
 from alerts.rules import own
 from alerts.rules.build import build
 from alerts.rules.files import grafana_file, operator_files, prometheus_files
-from alerts.rules.sources import numbers
+from alerts.rules.sources import lives, numbers
 from alerts.rules.values import Alert, Options, Recording, RuleSet
+from goodwatch.core.engine import Source
 from goodwatch.core.errors import ConfigError
 from goodwatch.core.model import Limits
-from goodwatch.core.slo import DAY_S, Availability, Cost, Custom, JointGoodput, Latency, Period, Quality, Scope, Slo
+from goodwatch.core.slo import (
+    DAY_S,
+    Availability,
+    Cost,
+    Custom,
+    Indicator,
+    JointGoodput,
+    Latency,
+    Period,
+    Quality,
+    Scope,
+    Slo,
+)
 from tests.alerts.services import BATCH, CHAT, OPTIONS, SERVED, first_token, needs_promtool, promtool, written
 
+KNOWN: Final = names([*OPTIONS.engines.values(), *OPTIONS.accelerators.values()]).known
 GOLDEN: Final = Path(__file__).parent / "data" / "golden"
 EVERY_KIND: Final = (
     CHAT,
@@ -51,7 +66,7 @@ def eras() -> list[tuple[str, str | None]]:
 
 def measurable(engine: str, options: Options) -> list[Slo]:
     """One SLO of each kind that this engine's series carry in this version."""
-    kinds = (
+    kinds: tuple[Indicator, ...] = (
         Availability(), Latency("ttft_seconds", 1.0), Latency("tpot_seconds", 0.1), Latency("e2e_seconds", 10.0),
         JointGoodput(Limits(1.0, 0.1, 10.0)),
     )  # fmt: skip
@@ -67,7 +82,9 @@ def measurable(engine: str, options: Options) -> list[Slo]:
 
 
 @pytest.mark.parametrize(("engine", "version"), eras())
-def test_rules_of_an_engine_parse_and_use_only_names_that_its_table_has(engine: str, version: str | None) -> None:
+def test_every_expression_of_an_engine_and_version_parses_and_uses_only_names_of_its_table(
+    engine: str, version: str | None
+) -> None:
     options = replace(OPTIONS, versions={engine: version} if version else {})
     slos = measurable(engine, options)
     if not slos:
@@ -75,13 +92,28 @@ def test_rules_of_an_engine_parse_and_use_only_names_that_its_table_has(engine: 
         return
     rules = build(slos, options)
     recorded = {rule.name for group in rules.groups for rule in group.rules if isinstance(rule, Recording)}
-    known = names([*OPTIONS.engines.values(), *OPTIONS.accelerators.values()]).known
-    used = {name for expr in expressions(rules) for name in names_in(parsed(expr))}
-    assert used - recorded - set(known) - own.SERIES - {"up"} == set()
-    if version:
-        mine = [one for name in used for one in known.get(name, ()) if one.engine == engine]
-        assert [o.name for o in mine if o.since and numbers(o.since) > numbers(version)] == []
-        assert [o.name for o in mine if o.until and numbers(o.until) < numbers(version)] == []
+    used = {name for expr in expressions(rules) for name in names_in(parsed(expr))} - recorded - own.SERIES - {"up"}
+    for name in used:
+        owners = [one for one in KNOWN.get(name, ()) if one.engine in {engine, *OPTIONS.accelerators}]
+        assert owners, f"{name} is in no table of {engine}"
+        for one in owners if version else ():
+            assert one.engine != engine or lives(Source(one.family, since=one.since, until=one.until), version), one
+
+
+def test_every_engine_is_met_in_its_oldest_and_its_newest_version() -> None:
+    for name, engine in OPTIONS.engines.items():
+        ends = {engine.versions[0], engine.versions[-1]} if engine.versions else set()
+        assert {version for one, version in eras() if one == name} == {None, *ends}
+        assert list(engine.versions) == sorted(engine.versions, key=numbers)
+
+
+def test_what_a_summary_asks_parses_and_reads_only_what_is_recorded() -> None:
+    rules = build(EVERY_KIND, OPTIONS)
+    recorded = {rule.name for group in rules.groups for rule in group.rules if isinstance(rule, Recording)}
+    texts = [alert.numbers for alert in rules.alerts if alert.numbers]
+    asked = [query for text in texts for query in re.findall(r'(?:query|printf) "([^%"]*\(.*?)"', text)]
+    assert len(asked) >= 2 * len(texts)
+    assert {name for query in asked for name in names_in(parsed(query.replace("%f", "1")))} <= recorded
 
 
 def test_writing_an_expression_in_lines_changes_nothing_in_it() -> None:

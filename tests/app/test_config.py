@@ -149,7 +149,7 @@ def test_a_variable_for_a_text_needs_no_quotes(read: Read) -> None:
         ("GOODWATCH_SCRAPE__INTERVAL", "soon", "GOODWATCH_SCRAPE__INTERVAL: scrape.interval: 'soon' is not a duration"),
         ("GOODWATCH_LISTENN", "x:1", "GOODWATCH_LISTENN: no setting has this name; did you mean GOODWATCH_LISTEN?"),
         ("GOODWATCH_LOG_LEVEL", "debug", "did you mean GOODWATCH_LOG__LEVEL (two underscores)?"),
-        ("GOODWATCH_LOGS__LEVEL", "debug", "the first part is one of: ACCELERATORS, AUTH, DATA_DIR, DERIVE"),
+        ("GOODWATCH_LOGS__LEVEL", "debug", "the first part is one of: ACCELERATORS, ALERTING, AUTH, DATA_DIR"),
         ("GOODWATCH_LOG__LEVL", "debug", "GOODWATCH_LOG__LEVL: log.levl: unknown key; did you mean 'level'?"),
         ("GOODWATCH_TARGETS__7__URL", "http://a:1", "no entry 7 in a list of 1; count from 0"),
         ("GOODWATCH_TARGETS__URL", "http://a:1", "GOODWATCH_TARGETS__URL: targets.url: the setting is a list"),

@@ -69,13 +69,13 @@ class Scraped:
 def prometheus_server(folder: Path, jobs: Sequence[Scraped] = (), *, interval: str = "1s") -> Iterator[MetricsServer]:
     """A Prometheus whose data is in ``folder/tsdb``; blocks that are there already are served."""
     folder.mkdir(parents=True, exist_ok=True)
-    config, port = _scrape_config(folder, jobs, interval), _free_port()
+    config, port = _scrape_config(folder, jobs, interval), free_port()
     assert PROMETHEUS is not None
     arguments = [
         PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.retention.time=10y",
     ]  # fmt: skip
-    with _running(arguments, folder / "log", f"http://127.0.0.1:{port}", "/-/ready") as server:
+    with running(arguments, folder / "log", f"http://127.0.0.1:{port}", "/-/ready") as server:
         yield server
 
 
@@ -83,7 +83,7 @@ def prometheus_server(folder: Path, jobs: Sequence[Scraped] = (), *, interval: s
 def victoria_server(folder: Path, jobs: Sequence[Scraped] = (), *, interval: str = "1s") -> Iterator[MetricsServer]:
     """A single-node VictoriaMetrics whose data is in ``folder/vm``."""
     folder.mkdir(parents=True, exist_ok=True)
-    config, port = _scrape_config(folder, jobs, interval), _free_port()
+    config, port = _scrape_config(folder, jobs, interval), free_port()
     assert VICTORIA is not None
     arguments = [
         VICTORIA, f"-storageDataPath={folder / 'vm'}", f"-httpListenAddr=127.0.0.1:{port}", "-retentionPeriod=100y",
@@ -91,7 +91,7 @@ def victoria_server(folder: Path, jobs: Sequence[Scraped] = (), *, interval: str
         "-maxLabelsPerTimeseries=64",  # vLLM's cache_config_info has 38, above the default of 30
         "-memory.allowedBytes=256MB", "-storage.minFreeDiskSpaceBytes=10MB",
     ]  # fmt: skip
-    with _running(arguments, folder / "log", f"http://127.0.0.1:{port}", "/health") as server:
+    with running(arguments, folder / "log", f"http://127.0.0.1:{port}", "/health") as server:
         yield server
 
 
@@ -125,14 +125,14 @@ def _scrape_config(folder: Path, jobs: Sequence[Scraped], interval: str) -> Path
     return path
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
 
 
 @contextmanager
-def _running(arguments: Sequence[str], log: Path, url: str, ready_path: str) -> Iterator[MetricsServer]:
+def running(arguments: Sequence[str], log: Path, url: str, ready_path: str) -> Iterator[MetricsServer]:
     with log.open("wb") as out:
         process = subprocess.Popen(arguments, stdout=out, stderr=out)
     server = MetricsServer(url, process, log)
