@@ -13,8 +13,8 @@ def drift_alerts(slos: tuple[Slo, ...], options: Options) -> tuple[Alert, ...]:
 
     def cost(window: str) -> str:
         # Money over tokens, each averaged over the window: a mean of ratios would weigh idle hours like busy ones.
-        usd = f"avg_over_time({selector(own.USD_PER_HOUR, labels)}[{window}])"
-        tokens = f"avg_over_time({selector(own.TOKENS_PER_S, labels)}[{window}])"
+        usd = f"avg_over_time({selector(own.USD_PER_HOUR, labels)}[{window}:5m])"
+        tokens = f"avg_over_time({selector(own.TOKENS_PER_S, labels)}[{window}:5m])"
         return f"{usd} / ({tokens} > 0)"
 
     made = [

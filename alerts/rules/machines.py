@@ -29,8 +29,8 @@ def _fault(options: Options) -> Iterator[Alert]:
     for source in _sources(options, "gpu_error_code"):
         code = selector(source.metric)
         soft = "".join(f" != {xid}" for xid in _SOFTWARE_XIDS)
-        # The last code stays for good: only one that came within the last minutes is news.
-        parts.append(f"({code} > 0{soft} unless {code} offset 15m == {code})")
+        # The last code stays for good, also for a Prometheus that has just begun to look: only a change is news.
+        parts.append(f"({code} > 0{soft} and changes({code}[15m]) > 0)")
     parts += [f"({selector(source.metric)} == 0)" for source in _sources(options, "gpu_healthy")]
     for source in _sources(options, "gpu_errors_total"):
         name = f"{source.metric}_total" if source.type == "counter" else source.metric
