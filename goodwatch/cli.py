@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from goodwatch import __version__
+from goodwatch.bench_cli import bench, experiments
 from goodwatch.boards_cli import dashboards
 from goodwatch.core.errors import ConfigError, GoodwatchError, TransientError
 from goodwatch.plan_cli import plan
@@ -62,6 +63,8 @@ main.add_command(plan)
 main.add_command(alerts)
 main.add_command(slo)
 main.add_command(dashboards)
+main.add_command(bench)
+main.add_command(experiments)
 
 
 def _limit_options(command: Any) -> Any:

@@ -27,6 +27,9 @@ PYTHONS: Final = ("python3.11", "python3.12")
 #: distribution → version, for one Python
 Pins = Mapping[str, str]
 
+#: extras that nobody's tests run: a load generator of other people, with a hundred dependencies of its own
+UNLOCKED: Final = frozenset({"bench"})
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -40,7 +43,9 @@ def wanted(pyproject: Path) -> Wanted:
     """Requirements of the project, its extras, its build back end and its dev group."""
     said = tomllib.loads(pyproject.read_text())
     project = said["project"]
-    extras = [entry for extra in project["optional-dependencies"].values() for entry in extra]
+    extras = [
+        entry for name, extra in project["optional-dependencies"].items() if name not in UNLOCKED for entry in extra
+    ]
     build = [*said["build-system"]["requires"], *BUILD_EXTRA]
     return Wanted((*project["dependencies"], *extras, *build), tuple(said["dependency-groups"]["dev"]))
 

@@ -36,7 +36,12 @@ def lines(name: str) -> list[str]:
 def asked() -> dict[str, list[str]]:
     """Lock file → requirements of pyproject.toml that it must answer."""
     project = PYPROJECT["project"]
-    extras = [entry for extra in project["optional-dependencies"].values() for entry in extra]
+    extras = [
+        entry
+        for name, extra in project["optional-dependencies"].items()
+        if name != "bench"  # a load generator of other people, which no test runs
+        for entry in extra
+    ]
     runtime = [*project["dependencies"], *extras, *PYPROJECT["build-system"]["requires"]]
     return {RUNTIME: runtime, DEV: [*runtime, *PYPROJECT["dependency-groups"]["dev"]]}
 

@@ -1,0 +1,80 @@
+import random
+
+import polars as pl
+import pytest
+
+from goodwatch.core.errors import NoDataError
+from planner.experiments.designs import judge
+from planner.experiments.matching import before_after, matched
+from planner.experiments.values import Arm, Experiment, Metric
+
+TTFT = Metric("ttft_s", "s", "lower", "mean")
+
+
+def facts(start_s: float, long_share: float, factor: float, seed: int, n: int = 4000) -> pl.DataFrame:
+    """Short and long prompts; a long one takes ten times as long."""
+    rng = random.Random(seed)
+    rows = []
+    for place in range(n):
+        long = rng.random() < long_share
+        took = factor * (1.0 if long else 0.1) * rng.lognormvariate(0, 0.2)
+        rows.append((start_s + place * 10.0, 5000 if long else 300, 100, took))
+    return pl.DataFrame(rows, schema=["ended_at", "input_tokens", "output_tokens", "engine_ttft_s"], orient="row")
+
+
+def verdict(before: pl.DataFrame, after: pl.DataFrame) -> str:
+    entry = Experiment("m", "?", "before_after", Arm("before"), Arm("after"), (TTFT,))
+    return judge(before_after(entry, before, after, [(TTFT, "engine_ttft_s")])).outcome
+
+
+def test_longer_prompts_are_not_a_slower_engine() -> None:
+    before, after = facts(0, 0.2, 1.0, 1), facts(40_000, 0.45, 1.0, 2)
+    assert after["engine_ttft_s"].mean() > 1.5 * before["engine_ttft_s"].mean()  # type: ignore[operator]
+    assert verdict(before, after) in ("no_difference", "inconclusive")
+
+
+def test_a_slower_engine_is_seen_through_shorter_prompts() -> None:
+    before, after = facts(0, 0.45, 1.0, 1), facts(40_000, 0.2, 1.5, 2)
+    assert after["engine_ttft_s"].mean() < before["engine_ttft_s"].mean()  # type: ignore[operator]
+    assert verdict(before, after) == "worse"
+
+
+def test_how_much_was_matched_is_told() -> None:
+    found = matched(facts(0, 0.2, 1.0, 1), facts(40_000, 0.45, 1.0, 2), {"ttft_s": "engine_ttft_s"})
+    assert found.overlap_ratio == pytest.approx(0.75, abs=0.03)  # min(.8, .55) + min(.2, .45)
+    assert "of the traffic is alike" in found.notes[0]
+    assert found.effective[0] < 4000
+
+
+def test_traffic_with_little_in_common_is_refused_with_what_differs() -> None:
+    with pytest.raises(NoDataError, match=r"only 2\d% .*input 4096–8191 .* went from"):
+        matched(facts(0, 0.1, 1.0, 1), facts(40_000, 0.9, 1.0, 2), {"ttft_s": "engine_ttft_s"})
+
+
+def test_a_mix_that_was_only_reweighted_keeps_its_means() -> None:
+    one = facts(0, 0.3, 1.0, 1)
+    found = matched(one, one, {"ttft_s": "engine_ttft_s"})
+    assert found.overlap_ratio == pytest.approx(1)
+    weights = [w for run in found.baseline for w in run.measures["ttft_s"].weights or ()]
+    assert weights == pytest.approx([1.0] * 4000)
+
+
+def test_requests_of_unknown_length_are_left_out_and_counted() -> None:
+    one = facts(0, 0.3, 1.0, 1)
+    other = one.with_columns(
+        input_tokens=pl.when(pl.col("ended_at") < 1000).then(None).otherwise(pl.col("input_tokens"))
+    )
+    notes = matched(other, one, {"ttft_s": "engine_ttft_s"}).notes
+    assert "before: 100 requests without a known length are left out" in notes
+
+
+def test_more_load_is_told_since_only_the_mix_was_matched() -> None:
+    before = facts(0, 0.3, 1.0, 1)
+    after = facts(80_000, 0.3, 1.0, 2).with_columns(ended_at=80_000 + (pl.col("ended_at") - 80_000) / 2)
+    assert any("load is 2.00 times" in said for said in matched(before, after, {"t": "engine_ttft_s"}).notes)
+
+
+def test_an_empty_side_is_no_comparison() -> None:
+    one = facts(0, 0.3, 1.0, 1)
+    with pytest.raises(NoDataError, match="both need requests"):
+        matched(one, one.head(0), {"t": "engine_ttft_s"})
