@@ -71,7 +71,10 @@ def bench() -> None:
 @click.option("--processes", default=2, show_default=True, help="Client processes.")
 @click.option("--input-tokens", default=256, show_default=True, help="About so many tokens of input.")
 @click.option("--output-tokens", default=128, show_default=True, help="Tokens of output.")
-@click.option("--driver", type=click.Choice(["goodwatch", "aiperf"]), default="goodwatch", show_default=True)
+@click.option(
+    "--driver", type=click.Choice(["goodwatch", "aiperf"]), default="goodwatch", show_default=True,
+    help="Who sends the requests; aiperf is an extra: pip install 'goodwatch[bench]'.",
+)  # fmt: skip
 @click.option("--aiperf-option", "extra", multiple=True, help="Handed to aiperf as it is; may be repeated.")
 @click.option("--key-variable", default="", help="Environment variable that holds the server's API key.")
 @click.option("--timeout", "timeout_s", default=120.0, show_default=True, help="Longest a request may take, s.")
@@ -215,7 +218,7 @@ def list_experiments(*, config: Path | None, data_dir: Path | None, as_json: boo
 @click.argument("id")
 @_ledger_options
 def show_experiment(id: str, *, config: Path | None, data_dir: Path | None) -> None:
-    """One experiment: its verdict and why, each metric, each arm's runs."""
+    """The experiment ID: its verdict and why, each metric, each arm's runs."""
     from goodwatch.app import experimenting
 
     experimenting.show_experiment(
@@ -229,7 +232,7 @@ def show_experiment(id: str, *, config: Path | None, data_dir: Path | None) -> N
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; standard output without it.")
 @_ledger_options
 def export_experiment(id: str, *, redacted: bool, out: Path | None, config: Path | None, data_dir: Path | None) -> None:
-    """Write one experiment as JSON: with all raw values, or as a copy to give away (--redacted)."""
+    """Write the experiment ID as JSON: with all raw values, or as a copy to give away (--redacted)."""
     from goodwatch.app import experimenting
 
     found = _with_ledger(config, data_dir, lambda ledger: experimenting.entry(ledger, id))
