@@ -14,7 +14,9 @@ from exporters._families import FACTS, page, series_name
 from exporters._intake import INTAKE_SERIES, IntakeNow, intake_families
 from exporters._own import SelfMetrics
 from exporters._values import STATES, Scope, ServiceNow, Snapshot, TargetNow
+from exporters.alerting import ALERTING_SERIES
 from exporters.requests import REQUEST_SERIES
+from exporters.slo import SLO_SERIES
 from goodwatch.signals.derive import MEANINGS
 
 __all__ = [
@@ -116,7 +118,7 @@ def series_table() -> str:
         for name, meaning in MEANINGS.items()
     ]
     rows += [(name, "gauge", ", ".join(labels), text) for name, (labels, text) in FACTS.items()]
-    rows += [*REQUEST_SERIES, *INTAKE_SERIES]
+    rows += [*REQUEST_SERIES, *INTAKE_SERIES, *SLO_SERIES, *ALERTING_SERIES]
     own = SelfMetrics("")
     own.reloaded(True, 0.0)  # gauges have no sample before they are known
     rows += [

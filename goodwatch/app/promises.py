@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Metric
 
+from exporters.alerting import SinkSeries, alerting_families
 from exporters.slo import slo_families
 from goodwatch.app.alerting import Alerting, routes_of
 from goodwatch.app.config import Settings
@@ -53,8 +54,10 @@ class Promises:
         self.loop.listeners = (*self.loop.listeners, listener)
 
     def families(self, beside: Iterator[Metric]) -> Iterator[Metric]:
-        """What is exported of SLOs, joined with the families of requests."""
-        return slo_families(series_now(self.loop.now()), beside)
+        """What is exported of SLOs, joined with the families of requests, and of who was told."""
+        yield from slo_families(series_now(self.loop.now()), beside)
+        sinks = [SinkSeries(s.name, s.sent, s.failed, s.dropped, s.waiting) for s in self.alerting.sinks()]
+        yield from alerting_families(sinks, self.alerting.webhooks)
 
     def _sources(self, settings: Settings) -> SloSources:
         return SloSources(self._ground.samples, options_of(settings), self._ground.intake.loop)
