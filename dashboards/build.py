@@ -8,12 +8,13 @@ from dashboards.boards.cost import cost
 from dashboards.boards.fleet import fleet
 from dashboards.boards.incident import incident
 from dashboards.boards.native import accelerator_board, engine_board
+from dashboards.boards.planner import planner
 from dashboards.boards.service import service
 from dashboards.panels import document
 from dashboards.texts import digest
 from dashboards.values import Board, Options
 
-_OWN: Final[tuple[Callable[[Options], Board], ...]] = (fleet, service, budget, incident, cost)
+_OWN: Final[tuple[Callable[[Options], Board], ...]] = (fleet, service, budget, incident, cost, planner)
 
 
 def boards(options: Options) -> tuple[Board, ...]:

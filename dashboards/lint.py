@@ -14,6 +14,7 @@ from promql_parser import (
     BinaryExpr,
     Call,
     MatrixSelector,
+    NumberLiteral,
     ParenExpr,
     SubqueryExpr,
     UnaryExpr,
@@ -256,11 +257,25 @@ def _divisions(tree: Any) -> Iterator[_Said]:
     for node in _every(tree, BinaryExpr):
         if str(node.op).strip() != "/":
             continue
-        below = node.rhs
-        guarded = any(str(found.op).strip() == ">" for found in _every(below, BinaryExpr))
-        budget = any(one.name == "goodwatch:slo_budget:ratio" for one in _every(below, VectorSelector))
-        if not guarded and not budget and any(True for _ in _every(below, VectorSelector)):
-            yield "guarded-division", "divides by something that can be 0", "write / (… > 0)"
+        if not _positive(node.rhs):
+            yield "guarded-division", "divides by something that can be 0", "write / ((…) > 0)"
+
+
+def _positive(node: Any) -> bool:
+    """Whether an expression gives no sample rather than 0."""
+    if isinstance(node, ParenExpr):
+        return _positive(node.expr)
+    if isinstance(node, AggregateExpr):
+        return str(node.op).strip() in ("count", "group") or _positive(node.expr)
+    if isinstance(node, BinaryExpr):
+        op = str(node.op).strip()
+        if op == ">":
+            return not (node.modifier and node.modifier.return_bool)
+        sides = [_positive(node.lhs)] if op == "and" else [_positive(node.lhs), _positive(node.rhs)]
+        return op in ("and", "or", "*", "+") and all(sides)
+    if isinstance(node, VectorSelector):
+        return node.name == "goodwatch:slo_budget:ratio"
+    return isinstance(node, NumberLiteral)
 
 
 def _matchers(selector: Any, board: Document) -> Iterator[_Said]:

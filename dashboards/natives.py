@@ -18,6 +18,8 @@ PICKED: Final = 'job=~"$job",instance=~"$instance"'
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 #: parts that say whether a request was streamed; the first token of one that was not says nothing to a user
 _STREAMED: Final = frozenset({"is_streaming", "streaming"})
+#: labels of engines that one server runs side by side
+_RANKS: Final = ("engine", "dp_rank")
 _BY_REQUEST: Final = frozenset({"ttft_seconds", "tpot_seconds"})
 
 
@@ -149,17 +151,24 @@ class Natives:
             f"{label}={quoted('')}" if not pattern else f"{label}=~{quoted(pattern)}"
             for label, pattern in source.where.items()
         ]
-        return ",".join((PICKED, *self._model(source), *own, *more))
+        return ",".join((PICKED, *self._picked(source), *own, *more))
 
-    def _model(self, source: Source) -> tuple[str, ...]:
-        """The picked models, on families that carry the engine's prefix; others (http_requests) know no model."""
-        label = self.model_label
-        return (f'{label}=~"$model"',) if label and source.metric.startswith(self.table.prefixes) else ()
+    def _picked(self, source: Source) -> tuple[str, ...]:
+        """The picked models and ranks, on families that carry the engine's prefix; others (http_requests) know neither."""
+        if not source.metric.startswith(self.table.prefixes):
+            return ()
+        pairs = ((self.model_label, "$model"), (self.rank_label, "$engine"))
+        return tuple(f'{label}=~"{variable}"' for label, variable in pairs if label)
 
     @property
     def model_label(self) -> str:
         """The label that names the model, "" where the series have none."""
         return next(iter(self.table.model_labels), "")
+
+    @property
+    def rank_label(self) -> str:
+        """The label that tells the engines inside one server apart (data-parallel ranks), "" where there is none."""
+        return next((label for label in self.table.sum_labels if label in _RANKS), "")
 
 
 def _each(by: tuple[str, ...]) -> tuple[str, ...]:

@@ -42,8 +42,11 @@ def at_most(name: str, matchers: str) -> str:
 
 
 def ratio(above: str, below: str) -> str:
-    """A quotient of two sums with the same labels; without events no value, instead of 0 or NaN."""
-    return f"({above}) / ({below} > 0)"
+    """A quotient of two sums with the same labels; without events no value, instead of 0 or NaN.
+
+    The parentheses matter: in ``a or b > 0`` only ``b`` is compared.
+    """
+    return f"({above}) / (({below}) > 0)"
 
 
 def summed(by: Iterable[str], expr: str) -> str:

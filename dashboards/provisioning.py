@@ -26,11 +26,15 @@ def provider(path: str = MOUNT) -> str:
     return dumped({"apiVersion": 1, "providers": [one]})
 
 
-def data_source(url: str, trace_source: str = "") -> str:
-    """The data source file of a Prometheus; ``trace_source`` is the uid of the data source that shows traces."""
+def data_source(url: str, page_url: str = "") -> str:
+    """The data source file of a Prometheus; with the address of goodwatch's pages a dot on a panel leads to its trace."""
     options: dict[str, Any] = {"httpMethod": "POST", "timeInterval": "15s"}
-    if trace_source:
-        options["exemplarTraceIdDestinations"] = [{"name": "trace_id", "datasourceUid": trace_source}]
+    if page_url:
+        # Grafana reads $NAME in these files as an environment variable; $$ is a $.
+        link = f"{page_url}/requests/$${{__value.raw}}"
+        options["exemplarTraceIdDestinations"] = [
+            {"name": "trace_id", "url": link, "urlDisplayLabel": "Trace in goodwatch"}
+        ]
     one = {
         "name": "Prometheus", "uid": "goodwatch-prometheus", "type": "prometheus", "access": "proxy", "url": url, "isDefault": True,
         "jsonData": options,

@@ -61,7 +61,7 @@ def _bargauge() -> dict[str, Any]:
     return {
         "displayMode": "gradient", "orientation": "horizontal", "reduceOptions": _REDUCE, "showUnfilled": True,
         "valueMode": "color", "minVizHeight": 16, "minVizWidth": 8, "maxVizHeight": 300, "namePlacement": "auto",
-        "sizing": "auto", "legend": {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": False},
+        "sizing": "auto", "text": {"titleSize": 14, "valueSize": 20}, "legend": {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": False},
     }  # fmt: skip
 
 

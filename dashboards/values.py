@@ -69,7 +69,7 @@ class Panel:
     unit: str
     width: int = 8
     height: int = 8
-    steps: tuple[Step, ...] = (Step(None, GREEN),)
+    steps: tuple[Step, ...] = (Step(None, BLUE),)  # no judgement: a colour that says neither good nor bad
     no_data: str = NO_DATA
     why_empty: str = ""
     color: str = ""

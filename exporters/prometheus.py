@@ -15,8 +15,10 @@ from exporters._intake import INTAKE_SERIES, IntakeNow, intake_families
 from exporters._own import SelfMetrics
 from exporters._values import STATES, Scope, ServiceNow, Snapshot, TargetNow
 from exporters.alerting import ALERTING_SERIES
+from exporters.quality import QUALITY_SERIES
 from exporters.requests import REQUEST_SERIES
 from exporters.slo import SLO_SERIES
+from exporters.tenants import TENANT_SERIES
 from goodwatch.signals.derive import MEANINGS
 
 __all__ = [
@@ -118,7 +120,7 @@ def series_table() -> str:
         for name, meaning in MEANINGS.items()
     ]
     rows += [(name, "gauge", ", ".join(labels), text) for name, (labels, text) in FACTS.items()]
-    rows += [*REQUEST_SERIES, *INTAKE_SERIES, *SLO_SERIES, *ALERTING_SERIES]
+    rows += [*REQUEST_SERIES, *INTAKE_SERIES, *SLO_SERIES, *ALERTING_SERIES, *QUALITY_SERIES, *TENANT_SERIES]
     own = SelfMetrics("")
     own.reloaded(True, 0.0)  # gauges have no sample before they are known
     rows += [

@@ -126,7 +126,9 @@ class RequestSeries:
         place = next((i for i, bound in enumerate(bounds) if value <= bound), len(bounds))
         one.counts[place] += row["w"]
         one.sum += row["w"] * value
-        one.exemplars[place] = (row["trace_id"], value, row["ended_at"])
+        held = one.exemplars[place]
+        if held is None or held[2] <= row["ended_at"]:  # requests settle out of order; Prometheus refuses older ones
+            one.exemplars[place] = (row["trace_id"], value, row["ended_at"])
 
     def show(self, maps: Sequence[tuple[str, str, Heatmap]]) -> None:
         """The maps whose cells are exported: (service, "ttft p99" | "attainment" | "requests", map)."""

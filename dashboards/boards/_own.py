@@ -13,15 +13,53 @@ MODEL_PICKER: Final = Variable(
     "model", "Model", 'label_values(goodwatch_number_absent{service=~"$service",model!=""}, model)', everything="^$"
 )
 TARGET_PICKER: Final = Variable("target", "Target", 'label_values(goodwatch_target_up{service=~"$service"}, target)')
+TENANT_PICKER: Final = Variable(
+    "tenant", "Tenant", 'label_values(goodwatch_tenant_requests_total{service=~"$service"}, tenant)'
+)
 
-PAGE: Final = Link("Open in goodwatch", "${goodwatch}/services/${__field.labels.service}")
-TARGET_PAGE: Final = Link("Open in goodwatch", "${goodwatch}/targets/${__field.labels.target}")
+#: the time that the reader looks at, as goodwatch's pages take it
+_TIMES: Final = "from=${__from:date:seconds}&to=${__to:date:seconds}"
+OVERVIEW: Final = Link("Open in goodwatch", "${goodwatch}/")
+PAGE: Final = Link("Open in goodwatch", f"${{goodwatch}}/services/${{__field.labels.service}}?{_TIMES}")
+TARGET_PAGE: Final = Link("Open in goodwatch", f"${{goodwatch}}/targets/${{__field.labels.target}}?{_TIMES}")
+#: the way to a trace: each request of the list leads to its own
+REQUESTS_PAGE: Final = Link(
+    "Slowest requests and their traces", f"${{goodwatch}}/requests?service=${{__field.labels.service}}&{_TIMES}"
+)
+ANY_REQUESTS_PAGE: Final = Link("Slowest requests and their traces", f"${{goodwatch}}/requests?{_TIMES}")
+BAD_REQUESTS_PAGE: Final = Link(
+    "Bad requests and their traces", f"${{goodwatch}}/requests?service=${{__field.labels.service}}&verdict=bad&{_TIMES}"
+)
+TENANT_PAGE: Final = Link(
+    "Requests of this tenant and their traces",
+    f"${{goodwatch}}/requests?service=${{__field.labels.service}}&tenant=${{__field.labels.tenant}}&{_TIMES}",
+)
+COSTS_PAGE: Final = Link("Costs in goodwatch", f"${{goodwatch}}/costs?{_TIMES}")
+ANY_QUALITY_PAGE: Final = Link("Quality in goodwatch", f"${{goodwatch}}/quality?{_TIMES}")
+QUALITY_PAGE: Final = Link(
+    "Quality in goodwatch", f"${{goodwatch}}/quality?service=${{__field.labels.service}}&{_TIMES}"
+)
+MAP_PAGE: Final = Link("Open the map in goodwatch", f"${{goodwatch}}/heatmap?{_TIMES}")
 #: ids of boards that others lead to
 SERVICE_UID, BUDGET_UID, INCIDENT_UID = "goodwatch-service", "goodwatch-budget", "goodwatch-incident"
 _TO_SERVICE: Final = f"/d/{SERVICE_UID}?${{__url_time_range}}&var-datasource=${{datasource}}&var-service="
 TO_SERVICE: Final = Link("Service board", f"{_TO_SERVICE}${{__field.labels.service}}")
+TO_BUDGET: Final = Link(
+    "Error budgets", f"/d/{BUDGET_UID}?${{__url_time_range}}&var-datasource=${{datasource}}&var-service=All"
+)
 ROW_TO_SERVICE: Final = Link("Service board", f"{_TO_SERVICE}${{__data.fields.service}}")
-ROW_TO_PAGE: Final = Link("Open in goodwatch", "${goodwatch}/services/${__data.fields.service}")
+ROW_TO_PAGE: Final = Link("Open in goodwatch", f"${{goodwatch}}/services/${{__data.fields.service}}?{_TIMES}")
+ROW_TO_REQUESTS: Final = Link(
+    "Bad requests and their traces", f"${{goodwatch}}/requests?service=${{__data.fields.service}}&verdict=bad&{_TIMES}"
+)
+ROW_TO_QUALITY: Final = Link(
+    "Quality in goodwatch", f"${{goodwatch}}/quality?service=${{__data.fields.service}}&{_TIMES}"
+)
+ROW_TO_TENANT: Final = Link(
+    "Requests of this tenant and their traces",
+    f"${{goodwatch}}/requests?service=${{__data.fields.service}}&tenant=${{__data.fields.tenant}}&{_TIMES}",
+)
+ROW_TO_TARGET: Final = Link("Open in goodwatch", f"${{goodwatch}}/targets/${{__data.fields.target}}?{_TIMES}")
 
 #: unit of a number as goodwatch says it → unit of Grafana
 UNITS: Final[Mapping[str, str]] = {
@@ -34,18 +72,26 @@ ABSENT: Final = "No number: no traffic, no data or not measurable (see goodwatch
 BUDGET_STEPS: Final = (Step(None, RED), Step(0.0, ORANGE), Step(0.25, YELLOW), Step(0.5, GREEN))
 #: burn rates of the SRE Workbook's windows: ticket at 1 and 3, page at 6 and 14.4
 BURN_STEPS: Final = (Step(None, GREEN), Step(1.0, YELLOW), Step(6.0, ORANGE), Step(14.4, RED))
-#: states of a service, as numbers of a mapping
-STATE_MAPPING: Final = {
-    "type": "value",
-    "options": {
-        "0": {"text": "no", "color": "transparent", "index": 0},
-        "1": {"text": "yes", "color": "blue", "index": 1},
-    },
-}
-UP_MAPPING: Final = {
-    "type": "value",
-    "options": {"0": {"text": "down", "color": "red", "index": 0}, "1": {"text": "up", "color": "green", "index": 1}},
-}
+#: a budget that ends within a day, three days, a week
+LASTS_STEPS: Final = (Step(None, RED), Step(86_400.0, ORANGE), Step(3 * 86_400.0, YELLOW), Step(7 * 86_400.0, GREEN))
+
+
+def either(no: tuple[str, str], yes: tuple[str, str]) -> dict[str, Any]:
+    """A mapping of 0 and 1 to a text and a colour each."""
+    words = {key: {"text": text, "color": color, "index": int(key)} for key, (text, color) in (("0", no), ("1", yes))}
+    return {"type": "value", "options": words}
+
+
+UP_MAPPING: Final = either(("down", "red"), ("up", "green"))
+FIRES_MAPPING: Final = either(("quiet", "green"), ("fires", "red"))
+DRIFT_MAPPING: Final = either(("as usual", "green"), ("drifts", "orange"))
+STATE_MAPPING: Final = either(("no", "transparent"), ("yes", "blue"))
+#: a state that is no good news has its colour
+STATE_LOOKS: Final = tuple(
+    Override(f".* {state}$", (("mappings", [either(("no", "transparent"), ("yes", color))]),), "byRegexp")
+    for state, color in (("good", GREEN), ("warning", YELLOW), ("bad", RED))
+)
+INSIDE_MAPPING: Final = either(("no", "red"), ("yes", "green"))
 #: what happened, over every panel
 NOTES: Final = (
     Note(
@@ -82,7 +128,8 @@ def number(
     own = series(name)
     low, high = at_least(own, scope), at_most(own, scope)
     form: Any = "now" if kind in ("stat", "bargauge") else "series"
-    queries = (Query(low, f"{legend} at least", form), Query(high, f"{legend} at most", form))
+    ends = ("≥", "≤") if kind == "bargauge" else ("at least", "at most")  # beside a bar there is little room
+    queries = (Query(low, f"{legend} {ends[0]}", form), Query(high, f"{legend} {ends[1]}", form))
     text = more.pop("description", meaning(name))
     return Panel(
         kind, title, text, queries, more.pop("unit", UNITS[MEANINGS[name].unit]), no_data=more.pop("no_data", ABSENT),
@@ -121,7 +168,9 @@ def latency(signal: str, title: str, services: Mapping[str, Promise], **more: An
         f"Series: {p99}_low, {p99}_high, {p50}_high."
     )
     target_look = Override(
-        ".* target$", (("color", {"mode": "fixed", "fixedColor": RED}), ("custom.lineWidth", 2), DASHED), "byRegexp"
+        ".* target$",
+        (("color", {"mode": "fixed", "fixedColor": RED}), ("custom.lineWidth", 2), ("custom.fillOpacity", 0), DASHED),
+        "byRegexp",
     )
     looks = (Override(".* at least$", (DASHED,), "byRegexp"), target_look)
     return Panel(

@@ -1,10 +1,10 @@
 """Tables of boards: several queries joined by a label, and the map of input by output lengths."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dashboards.values import GREEN, Link, Override, Panel, Query, Step
+from dashboards.values import GREEN, GREY, Link, Override, Panel, Query, Step
 
 _ENDS: Final = ("0-63", "64-255", "256-1023", "1024-4095", "4096-16383", "16384-65535", "65536+")
 #: bands of output lengths in their order: by text "1024-4095" would come before "256-1023"
@@ -15,28 +15,37 @@ _EMPTY_CELL: Final = {
     "type": "special",
     "options": {"match": "null+nan", "result": {"text": "–", "color": "transparent", "index": 0}},
 }
+_NO_NUMBER: Final = {
+    "type": "special",
+    "options": {"match": "null+nan", "result": {"text": "–", "color": GREY, "index": 9}},
+}
 _CORNER: Final = "input_from\\output_band"
 _CORNER_TITLE: Final = "input from ↓ output →"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One query of a table: its heading, unit, and thresholds where it has a colour."""
+    """One query of a table: its heading ("": only its labels are shown), unit, thresholds where it has a colour."""
 
     title: str
     expr: str
     unit: str = "short"
     steps: tuple[Step, ...] = ()
     decimals: int | None = None
+    mappings: tuple[dict[str, Any], ...] = ()
 
 
 def joined(
     title: str, description: str, columns: Sequence[Column], by: Sequence[str], *, links: Sequence[Link] = (),
-    sort: str = "", sort_down: bool = False, **more: Any,
+    sort: str = "", sort_down: bool = False, widths: Mapping[str, int] | None = None, **more: Any,
 ) -> Panel:  # fmt: skip
-    """One row for each value of the first label of ``by``; other labels of ``by`` become columns too."""
+    """One row for each value of the first label of ``by``; other labels of ``by`` become columns too.
+
+    ``widths`` are pixels of labels' columns.
+    """
     many = len(columns) > 1
-    values = {(f"Value #{chr(ord('A') + i)}" if many else "Value"): column for i, column in enumerate(columns)}
+    named = {(f"Value #{chr(ord('A') + i)}" if many else "Value"): column for i, column in enumerate(columns)}
+    values = {name: column for name, column in named.items() if column.title}
     order = [*by, *values]
     filtered = {"id": "filterFieldsByName", "options": {"include": {"names": order}}}
     return Panel(
@@ -53,7 +62,10 @@ def joined(
             },
             *(({"id": "sortBy", "options": {"fields": {}, "sort": [{"field": sort, "desc": sort_down}]}},) if sort else ()),
         ),
-        overrides=(*(_look(column) for column in columns), *((_led(by[0], links),) if links else ())),
+        overrides=(
+            *(_look(column) for column in values.values()), *((_led(by[0], links),) if links else ()),
+            *(Override(name, (("custom.width", width),)) for name, width in (widths or {}).items()),
+        ),
         **more,
     )  # fmt: skip
 
@@ -63,6 +75,8 @@ def _look(column: Column) -> Override:
     if column.decimals is not None:
         properties.append(("decimals", column.decimals))
     if column.steps:
+        # A cell without a number has no judgement: the lowest threshold's colour would call it the worst.
+        properties.append(("mappings", [_NO_NUMBER, *column.mappings]))
         steps = [{"value": step.value, "color": step.color} for step in column.steps]
         properties += [
             ("thresholds", {"mode": "absolute", "steps": steps}),

@@ -4,7 +4,9 @@ from typing import Final
 
 from dashboards.boards._own import (
     ABSENT,
+    COSTS_PAGE,
     NOTES,
+    OVERVIEW,
     PAGE,
     ROW_TO_PAGE,
     ROW_TO_SERVICE,
@@ -43,21 +45,21 @@ def _now() -> tuple[Panel, ...]:
     return (
         Panel(
             "stat", "Cost an hour", "Price of all GPUs held, busy or idle. Series: goodwatch_usd_per_hour.",
-            (Query(held, "", "now"),), "currencyUSD", 6, 5, no_data=_UNPRICED,
+            (Query(held, "", "now"),), "currencyUSD", 6, 5, no_data=_UNPRICED, links=(COSTS_PAGE,),
         ),
         Panel(
             "stat", "Idle cost an hour", "Price of the GPUs held in the share of the window in which nothing ran. "
             "Series: goodwatch_idle_usd_per_hour.",
-            (Query(idle, "", "now"),), "currencyUSD", 6, 5, no_data=_UNPRICED,
+            (Query(idle, "", "now"),), "currencyUSD", 6, 5, no_data=_UNPRICED, links=(COSTS_PAGE,),
         ),
         Panel(
             "stat", "A million output tokens", "All dollars an hour over all output tokens an hour of the services that have a price: sums, not a "
             "mean of the services' costs. Series: goodwatch_usd_per_hour, goodwatch_output_tokens_per_second.",
-            (Query(f"1e6 * {held} / ({tokens} * 3600 > 0)", "", "now"),), "currencyUSD", 6, 5, no_data=_UNPRICED,
+            (Query(f"1e6 * {held} / ({tokens} * 3600 > 0)", "", "now"),), "currencyUSD", 6, 5, no_data=_UNPRICED, links=(COSTS_PAGE,),
         ),
         Panel(
             "stat", "Output tokens a second", "Generated tokens a second, added up over services. Series: goodwatch_output_tokens_per_second.",
-            (Query(f"sum(goodwatch_output_tokens_per_second{{{FLEET}}})", "", "now"),), "short", 6, 5, no_data=ABSENT,
+            (Query(f"sum(goodwatch_output_tokens_per_second{{{FLEET}}})", "", "now"),), "short", 6, 5, no_data=ABSENT, links=(OVERVIEW,),
         ),
     )  # fmt: skip
 

@@ -5,12 +5,16 @@ from typing import Final
 from dashboards.boards._own import (
     ABSENT,
     BUDGET_STEPS,
+    COSTS_PAGE,
     INCIDENT_UID,
     NOTES,
+    OVERVIEW,
     PAGE,
     ROW_TO_PAGE,
+    ROW_TO_REQUESTS,
     ROW_TO_SERVICE,
     SERVICE_PICKER,
+    TO_BUDGET,
     TO_SERVICE,
     UP_MAPPING,
     exact,
@@ -18,10 +22,14 @@ from dashboards.boards._own import (
     page_variable,
 )  # fmt: skip
 from dashboards.boards._tables import Column, joined
+from dashboards.boards.budget import OWN_LEFT, left
 from dashboards.promql import FLEET, SERVICE, at_least, at_most
-from dashboards.values import BLUE, GREEN, RED, YELLOW, Board, Link, Options, Panel, Query, Row, Step
+from dashboards.values import BLUE, GREEN, RED, YELLOW, Board, Link, Options, Override, Panel, Query, Row, Step
 
-_RULES: Final = "Needs goodwatch's rules in Prometheus (goodwatch alerts build)."
+_RULES: Final = "From goodwatch's rules in Prometheus (goodwatch alerts build), else goodwatch's own number."
+
+
+_STATES: Final = {"good": GREEN, "warning": YELLOW, "bad": RED}
 
 
 def fleet(options: Options) -> Board:
@@ -42,9 +50,11 @@ def _now() -> tuple[Panel, ...]:
     state = f"goodwatch_service_state{{{SERVICE}}}"
     return (
         Panel(
-            "bargauge", "Services by state", "Number of services in each state, as goodwatch judges them now. "
+            "stat", "Services by state", "Number of services in each state that any is in, as goodwatch judges them now. "
             "Series: goodwatch_service_state.",
-            (Query(f"sum by (state) ({state})", "{{state}}", "now"),), "short", 5, 5, (Step(None, BLUE),), low=0,
+            (Query(f"sum by (state) ({state}) > 0", "{{state}}", "now"),), "short", 5, 5, (Step(None, BLUE),), decimals=0,
+            no_data="goodwatch knows no such service", links=(OVERVIEW,), options={"graphMode": "none", "textMode": "value_and_name"},
+            overrides=tuple(Override(name, (("color", {"mode": "fixed", "fixedColor": color}),)) for name, color in _STATES.items()),
         ),
         Panel(
             "stat", "Good requests a second", "Requests a second that met every target, added up over services; both ends of "
@@ -53,26 +63,26 @@ def _now() -> tuple[Panel, ...]:
                 Query(f"sum({at_least('goodwatch_goodput_per_second', FLEET)})", "at least", "now"),
                 Query(f"sum({at_most('goodwatch_goodput_per_second', FLEET)})", "at most", "now"),
             ),
-            "reqps", 5, 5, no_data=ABSENT,
+            "reqps", 5, 5, no_data=ABSENT, links=(OVERVIEW,),
         ),
         Panel(
             "stat", "Requests a second", "Requests a second that ended, added up over services. "
             "Series: goodwatch_request_rate_per_second.",
-            (Query(f"sum(goodwatch_request_rate_per_second{{{FLEET}}})", "", "now"),), "reqps", 4, 5, no_data=ABSENT,
+            (Query(f"sum(goodwatch_request_rate_per_second{{{FLEET}}})", "", "now"),), "reqps", 4, 5, no_data=ABSENT, links=(OVERVIEW,),
         ),
         Panel(
             "stat", "Cost an hour", "Price of all GPUs held, busy or idle. Series: goodwatch_usd_per_hour.",
             (Query(f"sum(goodwatch_usd_per_hour{{{FLEET}}})", "", "now"),), "currencyUSD", 3, 5,
-            no_data="No target has a price",
+            no_data="No target has a price", links=(COSTS_PAGE,),
         ),
         Panel(
             "stat", "Least error budget left", f"The SLO that is closest to its end: share of its budget that is left. {_RULES} "
-            "Series: goodwatch:slo_budget_left:ratio.",
-            (Query(f"min(goodwatch:slo_budget_left:ratio{{{SERVICE}}})", "", "now"),), "percentunit", 4, 5, BUDGET_STEPS,
-            no_data="No SLO rules here yet", decimals=1,
+            f"Series: goodwatch:slo_budget_left:ratio, {OWN_LEFT}.",
+            (Query(f"min({left(SERVICE)})", "", "now"),), "percentunit", 4, 5, BUDGET_STEPS,
+            no_data="No SLO here yet", decimals=1, links=(TO_BUDGET,),
         ),
         Panel(
-            "stat", "Alerts firing", f"Alerts of these services that fire now. {_RULES} Series: ALERTS.",
+            "stat", "Alerts firing", "Alerts of these services that fire now. Series: ALERTS, which Prometheus and vmalert write.",
             (Query(f'count(ALERTS{{alertstate="firing",{SERVICE}}})', "", "now"),), "short", 3, 5,
             (Step(None, GREEN), Step(1.0, RED)), no_data="None fires, or no rules",
             why_empty="no alert fires on a healthy system",
@@ -102,7 +112,7 @@ def _worst() -> Panel:
         "One row a service. Margin is the lower end of attainment minus the objective: under 0 the promise may be broken. "
         "Attainment is good over valid requests of goodwatch's window; ≥ and ≤ are the ends of its interval, equal where requests "
         "were counted one by one. Latencies are upper ends, engine's clock; USD/M output is the cost of a million output tokens. Empty cells have no number; never 0.",
-        columns, ("service",), links=(ROW_TO_SERVICE, ROW_TO_PAGE), sort="margin", width=24, height=9,
+        columns, ("service",), links=(ROW_TO_SERVICE, ROW_TO_REQUESTS, ROW_TO_PAGE), sort="margin", width=24, height=8,
         no_data="goodwatch knows no service that was picked",
     )  # fmt: skip
 
@@ -147,6 +157,6 @@ def _trust() -> tuple[Panel, ...]:
         Panel(
             "timeseries", "Data not yet stored", "Age of the oldest data that goodwatch's store has not committed. "
             "Series: goodwatch_store_lag_seconds.",
-            (Query("max(goodwatch_store_lag_seconds)", "lag"),), "s", 6, 7, (Step(None, GREEN), Step(60.0, YELLOW), Step(300.0, RED)),
+            (Query("max(goodwatch_store_lag_seconds)", "lag"),), "s", 6, 7, (Step(None, GREEN), Step(60.0, YELLOW), Step(300.0, RED)), links=(OVERVIEW,),
         ),
     )  # fmt: skip

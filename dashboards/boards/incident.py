@@ -5,8 +5,12 @@ from typing import Final
 
 from dashboards.boards._own import (
     ABSENT,
+    ANY_REQUESTS_PAGE,
+    BAD_REQUESTS_PAGE,
+    FIRES_MAPPING,
     NOTES,
     PAGE,
+    REQUESTS_PAGE,
     SERVICE_PICKER,
     TARGET_PAGE,
     UP_MAPPING,
@@ -15,7 +19,7 @@ from dashboards.boards._own import (
     page_variable,
 )
 from dashboards.promql import EACH_TARGET, FLEET, RATE, SERVICE
-from dashboards.values import GREEN, ORANGE, RED, Board, Note, Options, Panel, Query, Row, Step, Variable
+from dashboards.values import GREEN, RED, Board, Note, Options, Panel, Query, Row, Step, Variable
 
 _TARGETS: Final = Variable("target", "Target", 'label_values(goodwatch_target_up{service=~"$service"}, target)')
 _ALERT: Final = Variable("alert", "Alert", 'label_values(ALERTS{service=~"$service"}, alertname)', everything=".*")
@@ -43,7 +47,7 @@ def _alert() -> tuple[Panel, ...]:
         Panel(
             "state-timeline", "Alerts", "When alerts of the picked services fired; their text has the runbook. Series: ALERTS.",
             (Query(f"max by (alertname, service, severity) ({_FIRING})", "{{alertname}} {{service}} ({{severity}})"),), "short", 12, 7,
-            (Step(None, GREEN), Step(0.5, ORANGE), Step(1.0, RED)), no_data="None fired, or no rules",
+            (Step(None, GREEN), Step(1.0, RED)), mappings=(FIRES_MAPPING,), no_data="None fired, or no rules",
             why_empty="no alert fires on a healthy system", links=(PAGE,),
         ),
         Panel(
@@ -56,9 +60,9 @@ def _alert() -> tuple[Panel, ...]:
 
 def _felt() -> tuple[Panel, ...]:
     return (
-        number("attainment_ratio", "Attainment", scope=FLEET, high=1),
-        number("ttft_p99_seconds", "Time to first token, P99", scope=FLEET, low=0),
-        number("tpot_p99_seconds", "Time per output token, P99", scope=FLEET, low=0),
+        number("attainment_ratio", "Attainment", scope=FLEET, high=1, links=(BAD_REQUESTS_PAGE, PAGE)),
+        number("ttft_p99_seconds", "Time to first token, P99", scope=FLEET, low=0, links=(REQUESTS_PAGE, PAGE)),
+        number("tpot_p99_seconds", "Time per output token, P99", scope=FLEET, low=0, links=(REQUESTS_PAGE, PAGE)),
     )
 
 
@@ -123,4 +127,5 @@ def _traces() -> Panel:
         "heatmap", "Time to first token, with traces", "Requests that settled by their time to first token, engine's clock; a dot is one request, "
         "and leads to its trace. Series: goodwatch_request_ttft_seconds.",
         (Query(f"sum by (le) (increase({bucket}{RATE}))", "{{le}}", "buckets", exemplars=True),), "s", 24, 9, no_data=_NO_SPANS,
+        links=(ANY_REQUESTS_PAGE,),
     )  # fmt: skip

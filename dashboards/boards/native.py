@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dashboards.natives import TARGET, Natives
+from dashboards.promql import ratio
 from dashboards.values import GREEN, ORANGE, RED, Board, Options, Panel, Query, Row, Step, Variable
 from goodwatch.core.catalogue import ACCELERATOR_SIGNALS, CATALOGUE, OWN
 from goodwatch.core.engine import Engine
@@ -65,11 +66,14 @@ def _pickers(natives: Natives) -> tuple[Variable, ...]:
         Variable("job", "Job", f"label_values({anything}, job)"),
         Variable("instance", "Instance", f"label_values({of_job}, instance)"),
     )
-    label = natives.model_label
+    more = (("model", "Model", natives.model_label), ("engine", "Engine (rank)", natives.rank_label))
     return (
-        (*pickers, Variable("model", "Model", f"label_values({of_job}, {label})", everything=".*"))
-        if label
-        else pickers
+        *pickers,
+        *(
+            Variable(name, title, f"label_values({of_job}, {label})", everything=".*")
+            for name, title, label in more
+            if label
+        ),
     )
 
 
@@ -253,7 +257,7 @@ def _devices(natives: Natives) -> Iterator[Panel]:
         if natives.has(signal):
             yield _panel(natives, signal, title, (Query(level(signal), legend),), unit, high=high)
     if natives.has("gpu_memory_used_bytes", "gpu_memory_total_bytes"):
-        share = f"{level('gpu_memory_used_bytes')} / ({level('gpu_memory_total_bytes')} > 0)"
+        share = ratio(level("gpu_memory_used_bytes"), level("gpu_memory_total_bytes"))
         yield _panel(
             natives, "gpu_memory_total_bytes", "Memory in use, share", (Query(share, legend),), "percentunit", high=1
         )

@@ -1,29 +1,41 @@
 """One service: whether it keeps its promise, and if not, where the time is lost."""
 
+from dataclasses import replace
 from typing import Final
 
 from dashboards.boards._own import (
     ABSENT,
+    ANY_REQUESTS_PAGE,
+    BAD_REQUESTS_PAGE,
     BUDGET_STEPS,
     BURN_STEPS,
+    DASHED,
+    MAP_PAGE,
     MODEL_PICKER,
     NOTES,
     PAGE,
+    REQUESTS_PAGE,
+    ROW_TO_TARGET,
     SERVICE_PICKER,
+    STATE_LOOKS,
     STATE_MAPPING,
     TARGET_PAGE,
     TARGET_PICKER,
+    TENANT_PICKER,
     exact,
     latency,
     number,
     page_variable,
 )  # fmt: skip
+from dashboards.boards._quality import quality
 from dashboards.boards._tables import KNOWN_LENGTHS, Column, joined, length_map
+from dashboards.boards._tenants import tenants
+from dashboards.boards.budget import OWN_BURN, OWN_LEFT, left
 from dashboards.promql import EACH_TARGET, RATE, SERVICE, WHOLE, at_least, at_most
-from dashboards.values import GREEN, ORANGE, RED, YELLOW, Board, Link, Options, Panel, Query, Row, Step
+from dashboards.values import GREEN, ORANGE, RED, YELLOW, Board, Options, Override, Panel, Query, Row, Step
 
-_RULES: Final = "Needs goodwatch's rules in Prometheus (goodwatch alerts build)."
-_NO_RULES: Final = "No SLO rules here yet"
+_RULES: Final = "From goodwatch's rules in Prometheus (goodwatch alerts build), else goodwatch's own number."
+_NO_RULES: Final = "No SLO here yet"
 _NO_SPANS: Final = "No request spans yet: they come by OTLP (docs/configuration.md)"
 
 
@@ -37,43 +49,58 @@ def service(options: Options) -> Board:
         Row("Traffic", _traffic()),
         Row("Cache and queue", _cache()),
         Row("Replicas compared", _replicas()),
+        Row("Are the answers right?", quality()),
+        Row("Does every tenant get it?", tenants()),
         Row("Cost", _cost()),
     )
     return Board(
         "goodwatch-service", "Service", "Does this service keep its promise, and if not, where is the time lost?", rows,
-        (SERVICE_PICKER, MODEL_PICKER, TARGET_PICKER, page_variable(options.url)), NOTES, ("service",),
+        (SERVICE_PICKER, MODEL_PICKER, TENANT_PICKER, TARGET_PICKER, page_variable(options.url)), NOTES, ("service",),
     )  # fmt: skip
 
 
 def _promise() -> tuple[Panel, ...]:
-    worst = f"max by (service) (goodwatch:slo_error:ratio1h{{{SERVICE}}} / on (service, slo) group_left () goodwatch:slo_budget:ratio)"
+    recorded = f"goodwatch:slo_error:ratio1h{{{SERVICE}}} / on (service, slo) group_left () goodwatch:slo_budget:ratio"
+    worst = f'max by (service) ({recorded}) or max by (service) ({OWN_BURN}{{{SERVICE},window="1h"}})'
     return (
         Panel(
             "state-timeline", "State", "What goodwatch calls the service: good, warning, bad, no traffic or no data. "
             "Series: goodwatch_service_state.",
-            (Query(f"goodwatch_service_state{{{SERVICE}}}", "{{service}} {{state}}"),), "short", 8, 6, mappings=(STATE_MAPPING,),
+            (Query(f"goodwatch_service_state{{{SERVICE}}} > 0", "{{service}} {{state}}"),), "short", 7, 6, mappings=(STATE_MAPPING,), overrides=STATE_LOOKS,
             no_data="goodwatch knows no such service", links=(PAGE,),
         ),
-        number("attainment_ratio", "Attainment now", kind="stat", width=5, height=6, decimals=2),
+        number("attainment_ratio", "Attainment now", kind="bargauge", width=6, height=6, low=0, high=1, decimals=2),
         Panel(
             "stat", "Objective", "Share of valid requests that must be good. Series: goodwatch_objective_ratio.",
             (Query(f"goodwatch_objective_ratio{{{SERVICE}}}", "{{service}}", "now"),), "percentunit", 3, 6, decimals=2,
-            no_data="No objective was set", options={"graphMode": "none"},
+            no_data="No objective was set", options={"graphMode": "none"}, links=(PAGE,),
         ),
         Panel(
             "stat", "Error budget left", f"1 minus bad events over the events that the budget allows, over the SLO's period. {_RULES} "
-            "Series: goodwatch:slo_budget_left:ratio.",
-            (Query(f"min by (service) (goodwatch:slo_budget_left:ratio{{{SERVICE}}})", "{{service}}", "now"),), "percentunit", 4, 6,
+            f"Series: goodwatch:slo_budget_left:ratio, {OWN_LEFT}.",
+            (Query(f"min by (service) ({left(SERVICE)})", "{{service}}", "now"),), "percentunit", 4, 6,
             BUDGET_STEPS, no_data=_NO_RULES, decimals=1, links=(PAGE,),
         ),
         Panel(
             "stat", "Burn rate, 1 h", f"Error ratio of the last hour over the budget: at 1 the budget lasts just the period. {_RULES} "
-            "Series: goodwatch:slo_error:ratio1h, goodwatch:slo_budget:ratio.",
+            f"Series: goodwatch:slo_error:ratio1h, goodwatch:slo_budget:ratio, {OWN_BURN}.",
             (Query(worst, "{{service}}", "now"),), "short", 4, 6, BURN_STEPS, no_data=_NO_RULES, decimals=1, links=(PAGE,),
         ),
-        number("attainment_ratio", "Attainment", width=12, high=1),
+        _attainment(),
         number("goodput_per_s", "Goodput", width=12, unit="reqps"),
     )  # fmt: skip
+
+
+def _attainment() -> Panel:
+    """Attainment over time, with the objective as a line."""
+    panel = number("attainment_ratio", "Attainment", width=12, high=1, links=(BAD_REQUESTS_PAGE, PAGE))
+    objective = Query(f"goodwatch_objective_ratio{{{SERVICE}}}", "{{service}} objective")
+    look = Override(
+        ".* objective$",
+        (("color", {"mode": "fixed", "fixedColor": RED}), ("custom.fillOpacity", 0), DASHED),
+        "byRegexp",
+    )
+    return replace(panel, queries=(*panel.queries, objective), overrides=(*panel.overrides, look))
 
 
 def _latency(options: Options) -> tuple[Panel, ...]:
@@ -86,6 +113,7 @@ def _latency(options: Options) -> tuple[Panel, ...]:
             "heatmap", "Time to first token, all requests", "Requests of all models by their time to first token, from single requests that "
             "settled; dots are traces. Engine's clock. Series: goodwatch_request_ttft_seconds.",
             (Query(f"sum by (le) (increase({bucket}{RATE}))", "{{le}}", "buckets", exemplars=True),), "s", 12, 9, no_data=_NO_SPANS,
+            links=(ANY_REQUESTS_PAGE,),
         ),
         Panel(
             "timeseries", "Time to first token, single requests", "Quantiles of single requests of all models that settled, interpolated inside a "
@@ -95,7 +123,7 @@ def _latency(options: Options) -> tuple[Panel, ...]:
                       exemplars=q == 0.99)
                 for q in (0.5, 0.9, 0.99)
             ),
-            "s", 12, 9, no_data=_NO_SPANS, low=0, links=(PAGE,),
+            "s", 12, 9, no_data=_NO_SPANS, low=0, links=(REQUESTS_PAGE, PAGE),
         ),
     )  # fmt: skip
 
@@ -107,7 +135,6 @@ def _worst_colour(options: Options, signal: str, otherwise: float) -> float:
 
 
 def _lengths(options: Options) -> tuple[Panel, ...]:
-    page = Link("Open the map in goodwatch", "${goodwatch}/heatmap")
     text = "Bands of input tokens go down (by their lower end), of output tokens across. A cell with too few requests for the number is empty."
 
     def cells(name: str, more: str = "") -> str:
@@ -119,7 +146,7 @@ def _lengths(options: Options) -> tuple[Panel, ...]:
                 f"P99 of {title} by length", f"{text} Over the default range of goodwatch's map, engine's clock. Of several services "
                 "the worst. Series: goodwatch_heatmap_seconds.",
                 cells("goodwatch_heatmap_seconds", f',signal="{signal}",quantile="0.99"'), "s", width=12, height=9, high=_worst_colour(options, signal, usual), decimals=2,
-                no_data=_NO_SPANS, links=(page,),
+                no_data=_NO_SPANS, links=(MAP_PAGE,),
             )
             for signal, title, usual in (("ttft", "time to first token", 1.0), ("tpot", "time per output token", 0.1))
         ),
@@ -128,13 +155,13 @@ def _lengths(options: Options) -> tuple[Panel, ...]:
             "Series: goodwatch_heatmap_attainment_ratio.",
             cells("goodwatch_heatmap_attainment_ratio").replace("max by", "min by"), "percentunit",
             steps=(Step(None, RED), Step(0.9, ORANGE), Step(0.95, YELLOW), Step(0.99, GREEN)), width=12, height=9, decimals=1,
-            high=1, no_data=_NO_SPANS, links=(page,),
+            high=1, no_data=_NO_SPANS, links=(MAP_PAGE,),
         ),
         length_map(
             "Requests by length", f"{text} Requests of the same cells: what the other maps stand on. "
             "Series: goodwatch_heatmap_requests.",
             cells("goodwatch_heatmap_requests").replace("max by", "sum by"), "short", width=12, height=9, steps=(Step(None, "transparent"),), decimals=0,
-            no_data=_NO_SPANS, links=(page,),
+            no_data=_NO_SPANS, links=(MAP_PAGE,),
         ),
     )  # fmt: skip
 
@@ -174,7 +201,7 @@ def _traffic() -> tuple[Panel, ...]:
             "timeseries", "Requests by verdict", "Requests a second that settled, by what the SLO says of them: good, bad, not valid, "
             "undetermined. Counted one by one. Series: goodwatch_requests_total.",
             (Query(f"sum by (service, verdict) (rate(goodwatch_requests_total{{{SERVICE}}}{RATE}))", "{{service}} {{verdict}}"),), "reqps",
-            no_data=_NO_SPANS, links=(PAGE,), custom={"stacking": {"group": "A", "mode": "normal"}, "fillOpacity": 30},
+            no_data=_NO_SPANS, links=(BAD_REQUESTS_PAGE, PAGE), custom={"stacking": {"group": "A", "mode": "normal"}, "fillOpacity": 30},
         ),
         Panel(
             "timeseries", "Tokens", "Prompt and generated tokens a second. Engines that count at the end of a request move in steps. "
@@ -189,7 +216,7 @@ def _traffic() -> tuple[Panel, ...]:
             Panel(
                 "timeseries", f"Mix of {kind} lengths", f"Requests a second that settled, by band of {kind} tokens. "
                 "Series: goodwatch_request_e2e_seconds_count.",
-                (Query(f"sum by ({kind}_band) (rate({count}{RATE}))", f"{{{{{kind}_band}}}}"),), "reqps", 12, no_data=_NO_SPANS, links=(),
+                (Query(f"sum by ({kind}_band) (rate({count}{RATE}))", f"{{{{{kind}_band}}}}"),), "reqps", 12, no_data=_NO_SPANS, links=(ANY_REQUESTS_PAGE,),
                 custom={"stacking": {"group": "A", "mode": "normal"}, "fillOpacity": 30},
             )
             for kind in ("input", "output")
@@ -238,12 +265,11 @@ def _replicas() -> tuple[Panel, ...]:
         Column("KV cache, fullest", of(f"goodwatch_kv_cache_used_max_ratio{{{EACH_TARGET}}}"), "percentunit", decimals=0),
         Column("up", of(f'goodwatch_target_up{{{SERVICE},target=~"$target"}}'), steps=(Step(None, RED), Step(1.0, GREEN))),
     )  # fmt: skip
-    row_page = Link("Open in goodwatch", "${goodwatch}/targets/${__data.fields.target}")
     return (
         joined(
             "Replicas", "One row a target, numbers of goodwatch's window, engine's clock. Columns with ≥ or ≤ are ends of intervals. "
             "Compare like with like: replicas behind one balancer should differ little.",
-            columns, ("target", "service"), links=(row_page,), sort="TTFT p99 ≤", sort_down=True, width=24, height=7,
+            columns, ("target", "service"), links=(ROW_TO_TARGET,), sort="TTFT p99 ≤", sort_down=True, width=24, height=7,
         ),
         exact("itl_mean_seconds", "Time between tokens, by replica", scope=EACH_TARGET, legend="{{target}}", width=12, links=(TARGET_PAGE,), low=0),
         exact("requests_waiting", "Waiting requests, by replica", scope=EACH_TARGET, legend="{{target}}", width=12, links=(TARGET_PAGE,), low=0),

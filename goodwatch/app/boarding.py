@@ -16,7 +16,10 @@ from dashboards.texts import text_of
 from dashboards.values import Options, Promise
 from exporters._families import FACTS, series_name
 from exporters._intake import INTAKE_SERIES
+from exporters.quality import QUALITY_SERIES
 from exporters.requests import REQUEST_SERIES
+from exporters.slo import SLO_SERIES
+from exporters.tenants import TENANT_SERIES
 from goodwatch.app._files import read_text
 from goodwatch.app.config import Settings
 from goodwatch.app.engines import known_accelerators, known_engines
@@ -31,6 +34,15 @@ DEFAULT_ACCELERATORS: Final = ("dcgm",)
 FORMS: Final = ("files", "configmap", "operator")
 
 Documents = Mapping[str, Mapping[str, Any]]
+
+#: series of the planner: the names that its exporter and the board agree on
+_PLANNER: Final = frozenset(
+    {
+        "goodwatch_recommendation_info", "goodwatch_recommendation_predicted", "goodwatch_recommendation_measured",
+        "goodwatch_recommendation_saving_usd_per_week", "goodwatch_recommendations_total",
+        "goodwatch_planner_predictions_total", "goodwatch_experiment_verdicts_total",
+    }
+)  # fmt: skip
 
 
 def options_of(
@@ -91,8 +103,14 @@ def files_of(
             files |= {f"boards/{uid}.json": text for uid, text in texts.items()}
             files["boards/.lint"] = linter_exclusions(made)
             files["provisioning/dashboards/goodwatch.yaml"] = provider()
-            files["provisioning/datasources/goodwatch.yaml"] = data_source(prometheus_url)
+            files["provisioning/datasources/goodwatch.yaml"] = data_source(prometheus_url, _page_url(made))
     return files
+
+
+def _page_url(made: Documents) -> str:
+    """Where the boards say that goodwatch's pages are; "" when none of them leads there."""
+    variables = (one for board in made.values() for one in board["templating"]["list"])
+    return next((str(one["query"]) for one in variables if one["name"] == "goodwatch"), "")
 
 
 def texts_of(made: Documents) -> dict[str, str]:
@@ -106,12 +124,10 @@ def texts_of(made: Documents) -> dict[str, str]:
 def known_series() -> frozenset[str]:
     """Every name of goodwatch's own that a board may ask for: exported series, and recorded by its rules."""
     derived = {series_name(name) for name in MEANINGS}
-    own = {name for name, *_ in (*REQUEST_SERIES, *INTAKE_SERIES)} | set(FACTS)
+    counted = (*REQUEST_SERIES, *QUALITY_SERIES, *TENANT_SERIES, *SLO_SERIES)
+    own = {name for name, *_ in (*counted, *INTAKE_SERIES)} | set(FACTS) | _PLANNER
     histograms = {
-        f"{name}_{end}"
-        for name, kind, *_ in REQUEST_SERIES
-        if kind == "histogram"
-        for end in ("bucket", "sum", "count")
+        f"{name}_{end}" for name, kind, *_ in counted if kind == "histogram" for end in ("bucket", "sum", "count")
     }
     windows = [
         f"{name}{span}"

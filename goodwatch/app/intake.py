@@ -20,7 +20,9 @@ from collector.otlp.receiver import OtlpReceiver
 from collector.otlp.seams import Seams
 from collector.spans.scores import scores_of_logs, span_scores
 from exporters.prometheus import IntakeNow, intake_families
+from exporters.quality import LOOK_BACK_S, QualitySeries, told_of
 from exporters.requests import RequestSeries
+from exporters.tenants import TenantSeries
 from goodwatch.app import request_wiring as wiring
 from goodwatch.app._otlp_sections import Otlp
 from goodwatch.app.config import Settings
@@ -41,6 +43,10 @@ log = logging.getLogger(__name__)
 _KEPT_LESS_S: Final = 3600.0
 #: default range of the heatmap page, and so of its exported cells
 MAP_S: Final = 3600.0
+#: a score may say that it was given so long before it came; one about a request that ended earlier than that is kept
+#: and not in the counters: a day of a fleet's requests is too much to look through every half minute
+_SCORED_EARLIER_S: Final = 7_200.0
+_JUDGED_LATER_S: Final = 7_200.0
 _EXPORTED: Final[Mapping[str, Ask]] = {
     "ttft p99": Ask(Measure.LATENCY, 0.99, "engine_ttft_s"),
     "tpot p99": Ask(Measure.LATENCY, 0.99, "engine_tpot_s"),
@@ -56,6 +62,9 @@ class Intake:
     def __init__(self, settings: Settings, store: RequestStore, watch: Watch, clock: Clock, rating: Rating) -> None:
         self.store = store
         self.series = RequestSeries()
+        self.tenants = TenantSeries()
+        self.quality = QualitySeries()
+        self._rules = settings.quality.rules
         self.loop = RequestLoop(store, clock, settled=self._settled, running=self._running)
         self.reads = RequestReads(self.loop, watch, settings.otlp is not None, self._told)
         self.rating = rating
@@ -149,6 +158,20 @@ class Intake:
             log.error("cells of the heatmap are not renewed", extra={"problem": str(error)})
             return
         self.series.show(maps)
+        try:
+            await asyncio.to_thread(self._count_scores, now)
+        except StoreError as error:
+            log.error("scores are not counted yet", extra={"problem": str(error)})
+
+    def _count_scores(self, now: float) -> None:
+        """Scores that came lately, beside the requests that they are about."""
+        scores = self.store.scores(now - LOOK_BACK_S - _SCORED_EARLIER_S, now + 60)
+        scores = scores.filter(pl.col("received_s") >= now - LOOK_BACK_S)
+        if scores.is_empty():
+            return
+        columns = ("trace_id", "fact_id", "span_id", "response_id", "service")
+        facts = self.store.facts(now - _JUDGED_LATER_S, now + 60, columns=columns)
+        self.quality.add(told_of(facts, scores, self._rules), now)
 
     async def _good_cost(self, service: str, now: float) -> Number:
         """Cost per million good tokens over a window whose requests have all settled."""
@@ -165,9 +188,14 @@ class Intake:
         return {} if found is None else {"usd_per_million_good_tokens": found}
 
     def _settled(self, facts: pl.DataFrame) -> None:
-        task = asyncio.create_task(asyncio.to_thread(lambda: self.series.add(self.loop.judged(facts))))
+        task = asyncio.create_task(asyncio.to_thread(lambda: self._count(facts)))
         self._counting.add(task)
         task.add_done_callback(self._counting.discard)
+
+    def _count(self, facts: pl.DataFrame) -> None:
+        judged = self.loop.judged(facts)
+        self.series.add(judged)
+        self.tenants.add(judged)
 
     def _running(self) -> dict[str, str]:
         """What each target runs: engine, version and model."""
@@ -177,6 +205,8 @@ class Intake:
     def families(self) -> Iterator[Metric]:
         """What is exported of requests and of the receiver."""
         yield from self.series.families()
+        yield from self.tenants.families()
+        yield from self.quality.families()
         if self._receiver is None:
             return
         counts, forward = self._receiver.counts, self._receiver.forwarded

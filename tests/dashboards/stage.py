@@ -2,8 +2,8 @@
 
 Everything ends at ``AT_S``. Real are the pages of vLLM (old and new), SGLang and llama.cpp, what goodwatch's exporter
 writes of them, and the requests of a recording's spans. Made up from the tables (``made_up``) are engines that nobody
-recorded, exporters of accelerators, recorded rules and one alert: they show that names and labels fit, not that numbers
-are right.
+recorded and exporters of accelerators; recorded rules, alerts, SLO numbers, the planner's, scores and tenants are stand-ins
+(``stand_ins``). What is made up shows that names and labels fit, not that numbers are right.
 """
 
 import functools
@@ -15,12 +15,10 @@ from typing import Any, Final
 import polars as pl
 from prometheus_client import Metric
 
-from alerts.rules.build import build
-from alerts.rules.values import Recording as RecordingRule
 from collector.exposition import Parser
 from dashboards.natives import Natives
 from dashboards.values import Options, Promise
-from exporters.prometheus import Exporter, SelfMetrics
+from exporters.prometheus import Exporter, SelfMetrics, Snapshot
 from exporters.requests import RequestSeries
 from goodwatch.app.engines import known_accelerators, known_engines
 from goodwatch.app.facts_replay import facts_report
@@ -29,12 +27,13 @@ from goodwatch.app.telemetry import snapshot
 from goodwatch.core.engine import Engine
 from goodwatch.core.model import Limits
 from goodwatch.signals.heatmap import Ask, Measure, heatmap_of_facts
-from tests.alerts.services import BATCH, CHAT
-from tests.alerts.services import OPTIONS as RULE_OPTIONS
+from tests.dashboards import stand_ins
 from tests.support.views import AT_S, DATA, LIMITS, RecordedViews
 
 STEP_S: Final = 15.0
 LENGTH_S: Final = 600.0
+#: window of goodwatch's own numbers
+WINDOW_S: Final = 120.0
 #: recording → job under which a Prometheus has it
 RECORDED: Final = {
     "vllm-0.32.0": "vllm",
@@ -72,10 +71,12 @@ def everything() -> Iterator[str]:
     """All series of the stage."""
     for name, job in RECORDED.items():
         yield from recorded(name, job)
-    for name in SERVICES:
-        yield from exported(name)
+    yield from exported()
     yield from requests()
-    yield from rules()
+    yield from (
+        line(name, {"job": "made-up-goodwatch", "instance": "g:9470", **labels}, value, at_s)
+        for name, labels, value, at_s in stand_ins.everything()
+    )
     for name, table in {**known_engines(), **known_accelerators()}.items():
         if name not in JOBS:
             yield from made_up(table)
@@ -86,6 +87,11 @@ def end_of(name: str) -> float:
     recording = Recording.open(DATA / name)
     phases = {phase.name: phase for phase in recording.phases()}
     return phases["overload"].end_s if "overload" in phases else [s.done_s for s in recording.scrapes() if s.body][-1]
+
+
+def _begin_of(name: str) -> float:
+    """When the recording's engine first answered, in its own time."""
+    return next(scrape.done_s for scrape in Recording.open(DATA / name).scrapes() if scrape.body is not None)
 
 
 def recorded(name: str, job: str) -> Iterator[str]:
@@ -108,17 +114,26 @@ def views(service: str, at_s: float) -> RecordedViews:
     """goodwatch's view of a service's recording at one moment."""
     name = SERVICES[service]
     return RecordedViews(
-        name, service=service, target=f"{service}-0", end_s=end_of(name) - (AT_S - at_s), window_s=120.0, at_s=at_s,
+        name, service=service, target=f"{service}-0", end_s=end_of(name) - (AT_S - at_s), window_s=WINDOW_S, at_s=at_s,
         limits=LIMITS, objective=0.99,
     )  # fmt: skip
 
 
-def exported(service: str) -> Iterator[str]:
-    """goodwatch's own page at two moments."""
-    for at_s in (AT_S - 60, AT_S):
-        view = views(service, at_s)
-        exporter = Exporter(lambda view=view: snapshot(view), SelfMetrics("1.2.3"))
+def exported() -> Iterator[str]:
+    """goodwatch's own page every ten seconds, as far back as every recording has a few scrapes."""
+    room_s = min(end_of(name) - _begin_of(name) for name in SERVICES.values()) - 20
+    for at_s in (AT_S - 10.0 * i for i in range(int(room_s // 10), -1, -1)):
+        exporter = Exporter(lambda at_s=at_s: _page(at_s), SelfMetrics("1.2.3"))
         yield from _lines(exporter.collect(), at_s)
+
+
+def _page(at_s: float) -> Snapshot:
+    """What goodwatch knows of all services at one moment."""
+    each = [snapshot(views(service, at_s)) for service in SERVICES]
+    return Snapshot(
+        tuple(one for page in each for one in page.scopes), tuple(one for page in each for one in page.services),
+        tuple(one for page in each for one in page.targets), each[0].store_lag_s, each[0].store_bytes,
+    )  # fmt: skip
 
 
 def _lines(families: Iterable[Metric], at_s: float) -> Iterator[str]:
@@ -137,31 +152,16 @@ def judged() -> pl.DataFrame:
 
 def requests() -> Iterator[str]:
     """Series of single requests while they settle, and the map of the last moment."""
-    series, frame, steps = RequestSeries(), judged(), 20
+    series, beside, frame, steps = RequestSeries(), stand_ins.Beside(), judged(), int(LENGTH_S // STEP_S)
     size = frame.height // steps + 1
     asks = {f"{name} p99": Ask(Measure.LATENCY, 0.99, f"engine_{name}_s") for name in ("ttft", "tpot", "e2e")}
     asks |= {"attainment": Ask(Measure.ATTAINMENT), "requests": Ask(Measure.REQUESTS)}
     series.show([("chat", name, heatmap_of_facts(frame, ask)) for name, ask in asks.items()])
     for i in range(steps):
-        series.add(frame[i * size : (i + 1) * size])
-        yield from _lines(series.families(), AT_S - (steps - 1 - i) * STEP_S)
-
-
-def rules() -> Iterator[str]:
-    """Made up: every recorded rule of two SLOs with its labels, and one alert that fires."""
-    times = [AT_S - i * STEP_S for i in range(20, -1, -1)]
-    for group in build([CHAT, BATCH], RULE_OPTIONS).groups:
-        for rule in group.rules:
-            if isinstance(rule, RecordingRule):
-                yield from (line(rule.name, dict(rule.labels), 0.01, at) for at in times)
-    alert = {
-        "alertname": "LlmErrorBudgetBurnFast",
-        "alertstate": "firing",
-        "service": "chat",
-        "slo": "chat",
-        "severity": "critical",
-    }
-    yield from (line("ALERTS", alert, 1.0, at) for at in times)
+        part, at_s = frame[i * size : (i + 1) * size], AT_S - (steps - 1 - i) * STEP_S
+        series.add(part)
+        beside.add(part, at_s)
+        yield from _lines((*series.families(), *beside.families()), at_s)
 
 
 def made_up(table: Engine) -> Iterator[str]:

@@ -28,6 +28,8 @@ DEPLOY: Final = ROOT / "deploy" / "grafana"
 DATA: Final = Path(__file__).parent / "data"
 BOARDS: Final = boards(OPTIONS)
 DOCUMENTS: Final = documents(BOARDS)
+#: boards of goodwatch's own series
+OWN: Final = [board.uid for board in BOARDS if not {"engine", "gpu"} & set(board.tags)]
 #: an annotation's query: @grafana/schema says of its own type that it should be any data source's query
 ANNOTATION_QUERY: Final = frozenset({"expr", "step", "textFormat", "titleFormat"})
 
@@ -67,7 +69,7 @@ def test_every_panel_and_query_of_every_board_is_as_it_was() -> None:
 def test_all_boards_are_made_within_a_second() -> None:
     began = time.process_time()
     made = {uid: text_of(board) for uid, board in documents(boards(OPTIONS)).items()}
-    assert len(made) == 5 + len(known_engines()) + len(known_accelerators())
+    assert len(made) == 6 + len(known_engines()) + len(known_accelerators())
     assert time.process_time() - began < 1.0
 
 
@@ -118,6 +120,51 @@ def test_options_and_fields_of_every_panel_fit_grafana_s_schema_of_its_type(kind
 @pytest.mark.parametrize("uid", [board.uid for board in BOARDS if {"engine", "gpu"} & set(board.tags)])
 def test_a_board_of_native_series_needs_nothing_of_goodwatch(uid: str) -> None:
     assert "goodwatch_" not in json.dumps([panel.get("targets") for panel in panels_of(DOCUMENTS[uid])])
+
+
+@pytest.mark.parametrize("uid", OWN)
+def test_every_panel_of_goodwatch_s_own_numbers_leads_on(uid: str) -> None:
+    """From a number to goodwatch's page or the next board; from there each request leads to its trace."""
+    without = []
+    for panel in panels_of(DOCUMENTS[uid]):
+        config = panel["fieldConfig"]
+        looks = [p for one in config["overrides"] for p in one["properties"] if p["id"] == "links"]
+        if not config["defaults"].get("links") and not looks:
+            without.append(panel["title"])
+    assert without == []
+
+
+@pytest.mark.parametrize("uid", OWN)
+def test_the_first_row_of_a_board_asks_its_question_and_has_the_panels_that_answer(uid: str) -> None:
+    (board,) = [one for one in BOARDS if one.uid == uid]
+    assert board.rows[0].title.endswith("?")
+    assert board.rows[0].panels
+    assert not board.rows[0].collapsed
+
+
+def test_pickers_of_the_service_board_take_several_values() -> None:
+    found = {one["name"]: one for one in DOCUMENTS["goodwatch-service"]["templating"]["list"] if one["type"] == "query"}
+    assert set(found) == {"service", "model", "tenant", "target"}
+    assert all(one["multi"] and one["includeAll"] for one in found.values())
+
+
+@pytest.mark.parametrize(("engine", "label"), [("vllm", "engine"), ("sglang", "dp_rank"), ("llamacpp", "")])
+def test_an_engine_board_picks_the_rank_where_the_engine_tells_ranks_apart(engine: str, label: str) -> None:
+    board = DOCUMENTS[f"goodwatch-engine-{engine}"]
+    found = {one["name"]: one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"}
+    texts = [target["expr"] for panel in panels_of(board) for target in panel.get("targets", ())]
+    if label:
+        assert found["engine"].endswith(f", {label})")
+        assert any(f'{label}=~"$engine"' in text for text in texts)
+    else:
+        assert "engine" not in found
+        assert not any("$engine" in text for text in texts)
+
+
+def test_a_dot_on_a_panel_leads_to_the_trace_in_goodwatch() -> None:
+    (source,) = yaml.safe_load(shipped()["provisioning/datasources/goodwatch.yaml"])["datasources"]
+    (way,) = source["jsonData"]["exemplarTraceIdDestinations"]
+    assert (way["name"], way["url"]) == ("trace_id", "http://127.0.0.1:9470/requests/$${__value.raw}")
 
 
 def test_names_of_rules_are_those_that_the_rules_record() -> None:

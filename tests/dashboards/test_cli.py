@@ -70,7 +70,7 @@ async def test_diff_and_push_go_to_grafana_with_the_token_of_a_file(tmp_path: Pa
     assert pushed.exit_code == 0, pushed.output
     assert "goodwatch-fleet: new; written" in pushed.output
     assert (after.exit_code, after.output) == (0, "")
-    assert len(grafana.boards) == 6
+    assert len(grafana.boards) == 7
 
 
 @pytest.mark.parametrize("command", ["build", "lint", "diff", "push"])

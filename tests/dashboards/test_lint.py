@@ -77,6 +77,8 @@ PICKED: Final = 'job=~"$job",instance=~"$instance"'
         ("target-rate-interval-rule", ask(f"rate(vllm:prompt_tokens_total{{{PICKED}}}[5m])")),
         ("target-counter-agg-rule", ask(f"sum(vllm:prompt_tokens_total{{{PICKED}}})")),
         ("guarded-division", ask(f"up{{{PICKED}}} / up{{{PICKED}}}")),
+        ("guarded-division", ask(f"up{{{PICKED}}} / (up{{{PICKED}}} or scrape_samples_scraped{{{PICKED}}} > 0)")),
+        ("guarded-division", ask(f"up{{{PICKED}}} / (up{{{PICKED}}} > bool 0)")),
         ("known-series", ask(f"goodwatch_atainment_ratio{{{PICKED}}}")),
     ],
 )  # fmt: skip

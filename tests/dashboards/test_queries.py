@@ -13,14 +13,23 @@ import pytest
 
 from dashboards.build import boards
 from dashboards.values import Board, Panel, Query
-from tests.dashboards.stage import AT_S, JOBS, OPTIONS, everything, openmetrics, views
-from tests.support.prometheus_server import fill_prometheus, needs_prometheus, prometheus_server
+from goodwatch.core.model import Number
+from tests.dashboards.stage import JOBS, OPTIONS, end_of, everything, openmetrics, views
+from tests.support.prometheus_server import (
+    fill_prometheus,
+    fill_victoria,
+    needs_prometheus,
+    needs_victoria,
+    prometheus_server,
+    victoria_server,
+)
+from tests.support.views import AT_S, LIMITS, RecordedViews
 
 pytestmark = [pytest.mark.integration, needs_prometheus]
 
 BOARDS: Final = {board.uid: board for board in boards(OPTIONS)}
 VARIABLES: Final = {
-    "$__rate_interval": "1m", "$service": ".+", "$model": "^$", "$target": ".+", "$slo": ".+", "$alert": ".*", "$job": ".+", "$instance": ".+",
+    "$__rate_interval": "1m", "$service": ".+", "$model": "^$", "$target": ".+", "$slo": ".+", "$alert": ".*", "$tenant": ".+", "$state": ".+", "$strategy": ".+", "$engine": ".*", "$__range": "10m", "$job": ".+", "$instance": ".+",
 }  # fmt: skip
 #: what has no data on the recordings, one line a query with the reason: written with GOLDEN=update
 EMPTY: Final = Path(__file__).parent / "data" / "empty.txt"
@@ -149,3 +158,84 @@ def test_parts_of_a_whole_are_added_before_the_largest_device_is_taken(prometheu
     board = BOARDS["goodwatch-gpu-dcgm"]
     (query,) = panel("goodwatch-gpu-dcgm", "Memory in use, share").queries
     assert last(asked(prometheus, query, board)) == pytest.approx(1 / 3)
+
+
+def replayed(name: str, window_s: float) -> dict[str, Number]:
+    """What ``goodwatch replay`` derives of a recording at the same moment."""
+    end_s = end_of(name)
+    view = RecordedViews(name, end_s=end_s, window_s=window_s, at_s=AT_S, limits=LIMITS, objective=0.99)
+    return dict(view.services()[0].derived.numbers)
+
+
+@pytest.mark.parametrize(
+    ("engine", "job", "name", "title", "number", "window_s", "allowed"),
+    [
+        # Means and shares are quotients, in which the stretching of rate() cancels out; rates are held to what 45 s show.
+        ("vllm", "vllm-old", "vllm-0.8.5", "Time to first token, mean by instance", "ttft_mean_seconds", 120, 0.005),
+        ("vllm", "vllm-old", "vllm-0.8.5", "Time between tokens, mean by instance", "itl_mean_seconds", 120, 0.005),
+        ("vllm", "vllm-old", "vllm-0.8.5", "End to end, mean by instance", "e2e_mean_seconds", 120, 0.005),
+        ("vllm", "vllm-old", "vllm-0.8.5", "Queue time, mean by instance", "queue_mean_seconds", 120, 0.005),
+        ("vllm", "vllm-old", "vllm-0.8.5", "Requests finished a second", "request_rate_per_s", 45, 0.1),
+        ("vllm", "vllm-old", "vllm-0.8.5", "Output tokens a second now", "output_tokens_per_s", 45, 0.1),
+        ("sglang", "sglang", "sglang-0.5.23", "Time to first token, mean by instance", "ttft_mean_seconds", 120, 0.005),
+        ("sglang", "sglang", "sglang-0.5.23", "Time between tokens, mean by instance", "itl_mean_seconds", 120, 0.005),
+        ("sglang", "sglang", "sglang-0.5.23", "End to end, mean by instance", "e2e_mean_seconds", 120, 0.005),
+        ("sglang", "sglang", "sglang-0.5.23", "Prefix cache hits", "prefix_hit_ratio", 120, 0.005),
+        ("sglang", "sglang", "sglang-0.5.23", "Requests finished a second", "request_rate_per_s", 45, 0.1),
+        ("llamacpp", "llamacpp", "llama-cpp-11434", "Prefix cache hits", "prefix_hit_ratio", 120, 0.005),
+        ("llamacpp", "llamacpp", "llama-cpp-11434", "Input tokens a second", "input_tokens_per_s", 45, 0.1),
+        ("llamacpp", "llamacpp", "llama-cpp-11434", "Output tokens a second now", "output_tokens_per_s", 45, 0.15),
+    ],
+)  # fmt: skip
+def test_boards_of_other_engines_and_of_an_old_version_agree_with_the_replay_too(
+    *, engine: str, job: str, name: str, title: str, number: str, window_s: float, allowed: float, prometheus: str
+) -> None:
+    expected = replayed(name, window_s)[number].value
+    (query,) = panel(f"goodwatch-engine-{engine}", title).queries
+    board, picked = BOARDS[f"goodwatch-engine-{engine}"], {"$job": job, "$__rate_interval": f"{window_s}s"}
+    assert expected is not None
+    assert last(asked(prometheus, query, board, **picked)) == pytest.approx(expected, rel=allowed)
+
+
+def test_shares_of_scores_and_tenants_are_those_of_the_counters(prometheus: str) -> None:
+    """The stage gives every third request a score and two of three tenants' turns; the parts add up to the whole."""
+    (passed,) = panel("goodwatch-service", "Scores that pass").queries
+    shares = numbers(asked(prometheus, passed, BOARDS["goodwatch-service"], **{"$__rate_interval": "5m"}))
+    assert shares
+    assert all(0 <= share <= 1 for share in shares)
+    (by_tenant,) = panel("goodwatch-service", "Requests by tenant").queries
+    (by_verdict,) = panel("goodwatch-service", "Requests by verdict").queries
+    tenants, verdicts = (
+        sum(float(one["values"][-1][1]) for one in asked(prometheus, query, BOARDS["goodwatch-service"]))
+        for query in (by_tenant, by_verdict)
+    )
+    assert tenants == pytest.approx(verdicts)
+
+
+def test_where_no_rule_watches_an_slo_goodwatch_s_own_number_is_shown(prometheus: str) -> None:
+    """Made up: a calendar month's budget, which only goodwatch itself has."""
+    for title in ("Error budget left", "Burn rate, 1 h"):
+        (query,) = panel("goodwatch-budget", title).queries
+        shown = asked(prometheus, query, BOARDS["goodwatch-budget"])
+        assert sorted(one["metric"]["slo"] for one in shown) == ["batch", "batch-month", "chat"]
+
+
+def test_a_forecast_is_inside_only_when_the_measured_value_is_between_its_ends(prometheus: str) -> None:
+    """Made up: the verified change came 3 % off its forecast, the refuted one 40 %; the forecast is 10 % wide."""
+    inside = panel("goodwatch-planner", "Time to first token, P99").queries[-1]
+    shown = asked(prometheus, inside, BOARDS["goodwatch-planner"])
+    assert {one["metric"]["recommendation"]: float(one["value"][1]) for one in shown} == {
+        "chat-tp2-to-tp1": 1.0, "chat-speculative": 0.0,
+    }  # fmt: skip
+
+
+@needs_victoria
+def test_a_victoriametrics_has_data_for_just_the_same_queries(prometheus: str, tmp_path: Path) -> None:
+    with victoria_server(tmp_path) as server:
+        fill_victoria(server, openmetrics(everything()))
+        found = [
+            f"{board.uid} | {shown.title} | {query.legend}"
+            for board in BOARDS.values() for shown in board.panels for query in shown.queries
+            if bool(numbers(asked(server.url, query, board))) != bool(numbers(asked(prometheus, query, board)))
+        ]  # fmt: skip
+    assert found == []

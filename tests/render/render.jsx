@@ -2,8 +2,8 @@
 // index.html?dash=FILE&prom=URL&end=UNIX&hours=H. Leaves <pre id="report"> with what went wrong.
 // Grafana's: panel chrome, grid, time range, transformations, units, thresholds, mappings, overrides, and the drawing of
 // time series, tables, stats and bar gauges. Ours: the adapters that stand in for its panel plugins and data source, which
-// are on no registry under a licence to link. Heatmap and state timeline have no such renderer: their queries run, their
-// places are kept, and the report says so.
+// are on no registry under a licence to link. Heatmap and state timeline have no such renderer: cells and rows are drawn
+// here, plainly, with the colours and texts that Grafana's field options give them, and the report names these panels.
 import React from 'react';
 import { createRoot } from 'react-dom/client';
 import { MemoryRouter } from 'react-router-dom';
@@ -16,10 +16,10 @@ import * as R from '@grafana/runtime';
 import * as S from '@grafana/scenes';
 
 const arg = Object.fromEntries(new URL(location.href).searchParams);
-const PROM = arg.prom, END = +arg.end, START = END - 3600 * (+arg.hours || 3), STEP = 30;
+const PROM = arg.prom, END = +arg.end, START = END - 3600 * (+arg.hours || 3), STEP = Math.max(5, Math.round((END - START) / 200));
 const theme = D.createTheme({ colors: { mode: arg.theme || 'dark' } });
 const problems = [];
-const nothing = new Set(), undrawn = new Set(); // titles of panels without data, and of those that have no renderer
+const nothing = new Set(), ours = new Set(); // titles of panels without data, and of those that are drawn by us
 const say = (s) => problems.includes(s) || problems.push(s);
 
 // --- registries that Grafana's app fills at start
@@ -39,14 +39,39 @@ R.setRunRequest?.((ds, req) => ds.query(req).pipe(map((r) => ({ series: r.data, 
 const safe = (kind, draw) => (p) => { try { return draw(p); } catch (e) { say(`${kind} "${p.title}": ${e.message}`); return <pre style={{ color: 'red' }}>{String(e)}</pre>; } };
 const empty = (p) => !p.data.series.length || p.data.series.every((f) => !f.length);
 const values = (p) => D.getFieldDisplayValues({ fieldConfig: p.fieldConfig, reduceOptions: p.options.reduceOptions || { calcs: ['lastNotNull'] }, replaceVariables: p.replaceVariables, theme, data: p.data.series, sparkline: true, timeZone: 'utc' });
-const kept = (p) => { undrawn.add(p.title); return <div style={{ opacity: 0.6 }}>{p.data.series.length} series; Grafana draws this kind, these packages do not</div>; };
+const at = (t) => `${Math.max(0, Math.min(100, (100 * (t / 1e3 - START)) / (END - START)))}%`;
+const axis = <div style={{ position: 'relative', height: 16, fontSize: 11, opacity: 0.7 }}>{[0, 1, 2, 3].map((i) => <span key={i} style={{ position: 'absolute', left: `${i * 25 + 10}%` }}>{new Date((START + ((i + 0.4) * (END - START)) / 4) * 1e3).toISOString().slice(11, 19)}</span>)}</div>;
+const column = (frame, n) => frame.fields.filter((f) => f.type === D.FieldType.number)[n];
+function timeline(p) { // a row a series; neighbours of one colour are one bar
+  ours.add(p.title);
+  const rows = p.data.series.map((f) => ({ name: D.getFieldDisplayName(column(f, 0), f), times: f.fields[0].values, shown: column(f, 0).values.map((v) => column(f, 0).display(v)) }));
+  const high = Math.min(28, (p.height - 40) / rows.length), names = new Map(rows.flatMap((r) => r.shown.map((d) => [d.text, d.color])));
+  return <div style={{ fontSize: 12 }}>{rows.map((r, i) => <div key={i} style={{ display: 'flex', height: high, alignItems: 'center' }}>
+    <div style={{ width: '34%', overflow: 'hidden', textOverflow: 'ellipsis', whiteSpace: 'nowrap', textAlign: 'right', paddingRight: 6 }}>{r.name}</div>
+    <div style={{ position: 'relative', flex: 1, height: '90%' }}>{r.shown.map((d, j) => <div key={j} style={{ position: 'absolute', top: 0, bottom: 0, left: at(r.times[j]), width: `calc(${at(r.times[j] + STEP * 1e3)} - ${at(r.times[j])})`, background: d.color, opacity: 0.85 }} />)}</div>
+  </div>)}<div style={{ marginLeft: '34%' }}>{axis}</div><div>{[...names].map(([text, color]) => <span key={text} style={{ marginRight: 12 }}><span style={{ display: 'inline-block', width: 14, height: 4, background: color, marginRight: 5, verticalAlign: 'middle' }} />{text}</span>)}</div></div>;
+}
+function heatmap(p) { // cumulative buckets of one instant become cells; the more, the stronger
+  ours.add(p.title);
+  const bound = (f) => (f.name === '+Inf' ? Infinity : +f.name), frames = [...p.data.series].sort((a, b) => bound(a) - bound(b));
+  const times = [...new Set(frames.flatMap((f) => [...f.fields[0].values]))].sort((a, b) => a - b);
+  const table = frames.map((f) => new Map([...f.fields[0].values].map((t, i) => [t, column(f, 0).values[i]])));
+  const cells = table.map((row, i) => times.map((t) => Math.max(0, (row.get(t) ?? 0) - (i ? (table[i - 1].get(t) ?? 0) : 0))));
+  const most = Math.max(...cells.flat(), 1e-9), used = cells.map((row, i) => ({ row, f: frames[i] })).filter((one) => one.row.some((v) => v > 1e-9));
+  const unit = D.getValueFormat(p.options.yAxis?.unit || 'short'), label = (f) => (f.name === '+Inf' ? '+Inf' : D.formattedValueToString(unit(+f.name)));
+  const high = Math.min(40, (p.height - 20) / Math.max(1, used.length));
+  return <div style={{ fontSize: 11 }}>{used.reverse().map(({ row, f }) => <div key={f.name} style={{ display: 'flex', height: high, alignItems: 'center' }}>
+    <div style={{ width: 64, textAlign: 'right', paddingRight: 6, opacity: 0.8 }}>{label(f)}</div>
+    <div style={{ position: 'relative', flex: 1, height: '100%' }}>{row.map((v, j) => v > 1e-9 && <div key={j} style={{ position: 'absolute', top: 0, bottom: 1, left: at(times[j]), width: `calc(${at(times[j] + STEP * 1e3)} - ${at(times[j])})`, background: '#ff9830', opacity: 0.12 + 0.88 * Math.sqrt(v / most) }} />)}</div>
+  </div>)}<div style={{ marginLeft: 64 }}>{axis}</div></div>;
+}
 const draw = {
   timeseries: (p) => <U.TimeSeries frames={p.data.series} width={p.width} height={p.height} timeRange={p.timeRange} timeZone="utc" structureRev={p.data.structureRev} legend={{ calcs: [], displayMode: 'list', placement: 'bottom', showLegend: true, ...(p.options.legend || {}) }} options={p.options} />,
   table: (p) => { D.cacheFieldDisplayNames(p.data.series); return <TableNG data={p.data.series[0]} width={p.width} height={p.height} timeRange={p.timeRange} structureRev={p.data.structureRev} enableVirtualization={false} getActions={() => []} />; },
-  stat: (p) => <div style={{ display: 'flex' }}>{values(p).map((v, i, a) => <U.BigValue key={i} width={p.width / a.length} height={p.height} value={v.display} sparkline={p.options.graphMode === 'none' ? undefined : v.sparkline} theme={theme} colorMode={p.options.colorMode || 'value'} graphMode={p.options.graphMode || 'area'} justifyMode="auto" textMode={p.options.textMode || 'auto'} count={a.length} />)}</div>,
-  bargauge: (p) => <div>{values(p).map((v, i, a) => <U.BarGauge key={i} width={p.width} height={Math.max(18, p.height / a.length)} value={v.display} field={v.field} display={v.view?.getFieldDisplayProcessor(v.colIndex)} orientation="horizontal" theme={theme} displayMode="gradient" />)}</div>,
-  heatmap: (p) => kept(p),
-  'state-timeline': (p) => kept(p),
+  stat: (p) => <div style={{ display: 'flex' }}>{values(p).map((v, i, a) => <U.BigValue key={i} width={p.width / a.length} height={p.height} value={v.display} sparkline={p.options.graphMode === 'none' ? undefined : v.sparkline} theme={theme} colorMode={p.options.colorMode || 'value'} graphMode={p.options.graphMode || 'area'} justifyMode="auto" text={p.options.text} textMode={p.options.textMode || 'auto'} count={a.length} />)}</div>,
+  bargauge: (p) => <div>{values(p).map((v, i, a) => <U.BarGauge key={i} width={p.width} height={Math.min(48, Math.max(18, p.height / a.length - 4))} value={v.display} field={v.field} display={v.view?.getFieldDisplayProcessor(v.colIndex)} orientation="horizontal" theme={theme} displayMode="gradient" text={p.options.text} itemSpacing={6} alignmentFactors={D.getDisplayValueAlignmentFactors(a)} />)}</div>,
+  heatmap,
+  'state-timeline': timeline,
   row: (p) => <div style={{ fontSize: 15, fontWeight: 500, marginTop: -7, whiteSpace: 'nowrap' }}>{p.options.heading}</div>,
   text: (p) => <div dangerouslySetInnerHTML={{ __html: D.renderMarkdown(p.options.content || '') }} />,
 };
@@ -107,5 +132,5 @@ S.sceneUtils.registerRuntimeDataSource({ dataSource: new Prom('check-prom', 'che
   const pre = document.createElement('pre'); pre.id = 'report'; pre.style.display = 'none';
   const st = state();
   st.forEach((s) => { if (s.state !== 'Done') say(`panel "${s.title}": ended as ${s.state}`); (s.errors || []).forEach((e) => say(`panel "${s.title}": ${e}`)); if (s.plugin) say(`panel "${s.title}": ${s.plugin}`); });
-  pre.textContent = JSON.stringify({ problems, nothing: [...nothing], undrawn: [...undrawn], panels: st }); document.body.appendChild(pre);
-})().catch((e) => { const pre = document.createElement('pre'); pre.id = 'report'; pre.textContent = JSON.stringify({ problems: ['page: ' + e.stack], nothing: [], undrawn: [], panels: [] }); document.body.appendChild(pre); });
+  pre.textContent = JSON.stringify({ problems, nothing: [...nothing], ours: [...ours], panels: st }); document.body.appendChild(pre);
+})().catch((e) => { const pre = document.createElement('pre'); pre.id = 'report'; pre.textContent = JSON.stringify({ problems: ['page: ' + e.stack], nothing: [], ours: [], panels: [] }); document.body.appendChild(pre); });

@@ -1,0 +1,182 @@
+"""Series that nobody recorded, made up so that names and labels can be seen to fit: no number in here proves anything.
+
+Recorded rules and alerts (they are evaluated by a real Prometheus in ``tests/alerts``), goodwatch's own SLO numbers, the
+planner's, and scores and tenants for the requests of a recording. The series of scores and tenants are written by
+goodwatch's own exporters.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import polars as pl
+from prometheus_client import Metric
+
+from alerts.rules import burn
+from alerts.rules.build import build
+from alerts.rules.values import Recording
+from dashboards.boards.planner import METRICS
+from exporters.quality import QualitySeries, told_of
+from exporters.tenants import TenantSeries
+from goodwatch.core.quality import QualityRules
+from goodwatch.signals.request_frames import SCORES
+from tests.alerts.services import BATCH, CHAT
+from tests.alerts.services import OPTIONS as RULE_OPTIONS
+from tests.support.views import AT_S
+
+STEP_S: Final = 15.0
+STEPS: Final = 41
+Sample = tuple[str, dict[str, str], float, float]
+
+#: window → burn rate that is shown of it: a fast burn that began an hour ago
+_BURNS: Final = {"5m": 16.0, "15m": 15.5, "30m": 15.0, "1h": 14.8, "2h": 8.0, "6h": 3.2, "1d": 1.3, "3d": 0.8}
+_HOURS: Final = {"5m": 1 / 12, "15m": 1 / 4, "30m": 0.5, "1h": 1, "2h": 2, "6h": 6, "1d": 24, "3d": 72, "_period": 720}
+_REQUESTS_PER_HOUR: Final = 12_000.0
+_OBJECTIVES: Final = {"chat": 0.99, "batch": 0.9}
+_LEFT: Final = {"chat": 0.31, "batch": 0.84}
+#: of the targets of a joint SLO one is the worst
+_SHARES: Final = {"ttft": 1.0, "tpot": 0.3, "served": 0.05, "counted": 0.95, "e2e": 0.1}
+
+
+def everything() -> Iterator[Sample]:
+    """Samples as (name, labels, value, Unix seconds), but for those of requests."""
+    for i in range(STEPS):
+        at_s, grown = AT_S - (STEPS - 1 - i) * STEP_S, i / (STEPS - 1)
+        now = [*_rules(grown), *_alert(grown), *_slos(grown), *_planner(i)]
+        yield from ((name, labels, value, at_s) for name, labels, value in now)
+
+
+def _rules(grown: float) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Every recorded rule of two SLOs with its labels."""
+    for group in build([CHAT, BATCH], RULE_OPTIONS).groups:
+        for rule in group.rules:
+            if isinstance(rule, Recording):
+                yield rule.name, dict(rule.labels), _value(rule.name, rule.labels, grown)
+
+
+def _value(name: str, labels: Mapping[str, str], grown: float) -> float:
+    budget = 1 - _OBJECTIVES[labels["slo"]]
+    share = _SHARES.get(labels.get("target", ""), 1.0)
+    for start, of in ((burn.RATIO, 1.0), (burn.TOTAL, 0.0), (burn.BAD, 0.0)):
+        window = name.removeprefix(start)
+        if window == name:
+            continue
+        error = budget * share * (0.69 if window == "_period" else _BURNS[window] * (0.4 + 0.6 * grown))
+        total = _HOURS[window] * _REQUESTS_PER_HOUR
+        return error if of else total * (error if start == burn.BAD else 1.0)
+    left = 1 - (1 - _LEFT[labels["slo"]]) * share - 0.02 * grown
+    return {burn.OBJECTIVE: 1 - budget, burn.BUDGET: budget, burn.BUDGET_LEFT: left}.get(name, 1.0)
+
+
+def _alert(grown: float) -> Iterator[tuple[str, dict[str, str], float]]:
+    labels = {"alertname": "LlmErrorBudgetBurnFast", "service": "chat", "slo": "chat", "severity": "critical"}
+    if grown > 0.4:
+        yield "ALERTS", {**labels, "alertstate": "firing"}, 1.0
+
+
+def _slos(grown: float) -> Iterator[tuple[str, dict[str, str], float]]:
+    """goodwatch's own numbers: of the SLOs that rules watch as well, and of a calendar month that no rule can watch."""
+    for service, slo, period in (("chat", "chat", "30d"), ("batch", "batch", "30d"), ("batch", "batch-month", "month")):
+        of = {"service": service, "slo": slo}
+        yield "goodwatch_slo_objective_ratio", of, _OBJECTIVES[service]
+        left = _LEFT[service] - 0.02 * grown
+        yield "goodwatch_slo_budget_remaining_ratio", {**of, "period": period, "target": ""}, left
+        for window, rate in _BURNS.items():
+            pace = rate * (0.4 + 0.6 * grown) * (1.0 if service == "chat" else 0.1)
+            yield "goodwatch_slo_burn_rate", {**of, "window": window, "target": ""}, pace
+        for severity in ("critical", "warning"):
+            fires = service == "chat" and grown > (0.4 if severity == "critical" else 0.3)
+            yield "goodwatch_slo_alert_firing", {**of, "severity": severity}, float(fires)
+    for bound, days in (("soonest", 0.4), ("expected", 0.6), ("latest", 1.1)):
+        of = {"service": "chat", "slo": "chat", "bound": bound}
+        yield "goodwatch_slo_budget_exhaustion_seconds", of, days * 86_400 * (1.2 - grown)
+    if grown > 0.2:
+        yield "goodwatch_drift_active", {"service": "chat", "kind": "burn", "slo": "chat"}, 1.0
+
+
+#: recommendation → service, strategy, state, confidence, expected saving a week
+_RECOMMENDED: Final = {
+    "chat-kv-fp8": ("chat", "kv-cache", "proposed", "medium", 840.0),
+    "chat-tp2-to-tp1": ("chat", "parallelism", "verified", "high", 1260.0),
+    "chat-speculative": ("chat", "speculation", "refuted", "low", 310.0),
+    "batch-more-seqs": ("batch", "batching", "accepted", "high", 420.0),
+}
+_EXPECTED: Final = {
+    "attainment_ratio": 0.991, "ttft_p99_seconds": 0.43, "tpot_p99_seconds": 0.041, "usd_per_million_good_tokens": 1.9,
+    "vram_headroom_ratio": 0.18,
+}  # fmt: skip
+_ENDS: Final = {"low": 0.9, "expected": 1.0, "high": 1.1}
+
+
+def _planner(step: int) -> Iterator[tuple[str, dict[str, str], float]]:
+    for name, (service, strategy, state, confidence, usd) in _RECOMMENDED.items():
+        of = {"service": service, "recommendation": name}
+        yield (
+            "goodwatch_recommendation_info",
+            {**of, "strategy": strategy, "state": state, "confidence": confidence},
+            1.0,
+        )
+        for bound, factor in _ENDS.items():
+            saving = usd * (1 + 3 * (factor - 1))
+            yield "goodwatch_recommendation_saving_usd_per_week", {**of, "bound": bound}, saving
+        for metric in METRICS:
+            yield from _numbers("predicted", of, metric, 1.0)
+            if state in ("verified", "refuted"):
+                yield from _numbers("measured", of, metric, 1.03 if state == "verified" else 1.4)
+        made = {"service": service, "strategy": strategy, "state": state}
+        yield "goodwatch_recommendations_total", made, 1.0 + step // 10
+    for inside, count in (("true", 2 + step // 4), ("false", step // 20)):
+        yield "goodwatch_planner_predictions_total", {"inside": inside}, float(count)
+    for verdict, every in (("better", 8), ("worse", 30), ("no difference", 12), ("inconclusive", 40)):
+        yield "goodwatch_experiment_verdicts_total", {"verdict": verdict}, float(step // every)
+
+
+def _numbers(kind: str, of: Mapping[str, str], metric: str, off: float) -> Iterator[tuple[str, dict[str, str], float]]:
+    width = 0.3 if kind == "measured" else 1.0
+    for bound, factor in _ENDS.items():
+        better_high = metric in ("attainment_ratio", "vram_headroom_ratio")
+        value = (
+            _EXPECTED[metric]
+            * (1 / off if better_high else off)
+            * (1 + (factor - 1) * width * (0.1 if better_high else 1))
+        )
+        yield (
+            f"goodwatch_recommendation_{kind}",
+            {**of, "metric": metric, "bound": bound},
+            min(1.0, value) if better_high else value,
+        )
+
+
+# --- beside the requests of a recording ---------------------------------------------------------------------------------
+
+
+class Beside:
+    """Scores and tenants of requests that really were, counted by goodwatch's own exporters."""
+
+    def __init__(self) -> None:
+        self._quality, self._tenants = QualitySeries(), TenantSeries()
+
+    def add(self, judged: pl.DataFrame, now_s: float) -> None:
+        """Count some requests: every third is scored, and tenants take turns."""
+        turns = judged.with_row_index("nth").with_columns(
+            tenant=pl.when(pl.col("nth") % 5 == 0).then(pl.lit(None)).when(pl.col("nth") % 3 == 0)
+            .then(pl.lit("globex")).otherwise(pl.lit("acme"))
+        )  # fmt: skip
+        self._tenants.add(turns)
+        scored = [_score(row, now_s) for row in judged[::3].iter_rows(named=True)]
+        self._quality.add(told_of(judged, pl.DataFrame(scored, schema=SCORES), QualityRules()), now_s)
+
+    def families(self) -> Iterator[Metric]:
+        """What the exporters write now."""
+        yield from self._quality.families()
+        yield from self._tenants.families()
+
+
+def _score(row: Mapping[str, Any], now_s: float) -> dict[str, Any]:
+    """A score that follows from the length of the answer, so that it is the same each time."""
+    score = ((row["output_tokens"] or 0) * 37 % 100) / 100
+    return {
+        **dict.fromkeys(SCORES), "ts": now_s, "received_s": now_s, "trace_id": row["trace_id"], "span_id": row["span_id"],
+        "evaluator": "helpful" if row["output_tokens"] and row["output_tokens"] % 2 else "faithfulness", "annotator": "llm",
+        "identifier": "judge", "score": math.sqrt(score),
+    }  # fmt: skip
