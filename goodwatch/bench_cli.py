@@ -83,11 +83,12 @@ def bench() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print levels and knee as JSON.")
 @_ledger_options
 def bench_run(*, config: Path | None, data_dir: Path | None, as_json: bool, **asked: Any) -> None:
-    r"""Sweep the load on a server, find the knee, check that the client was not the limit, keep it in the ledger.
+    """Sweep the load on a server, find the knee, check that the client was not the limit, keep it in the ledger.
 
     \b
     Without -c or --data-dir it is only printed.
     Exit codes: 0 done, 1 the server or the tool failed, 2 the flags must be mended.
+
     \b
     Example:
       goodwatch bench run --url http://gpu-1:8000 --model my-model --to 128 -c goodwatch.yaml
@@ -140,7 +141,7 @@ def _progress(text: str) -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the runs as JSON.")
 def bench_import(files: tuple[Path, ...], *, as_json: bool) -> None:
-    r"""Read result FILES of AIPerf, GenAI-Perf, vLLM, SGLang, GuideLLM, LLMPerf, inference-perf, and tell their traps.
+    """Read result FILES of AIPerf, GenAI-Perf, vLLM, SGLang, GuideLLM, LLMPerf, inference-perf, and tell their traps.
 
     \b
     Exit codes: 0 read, 2 a file cannot be read or no known tool wrote it.
@@ -163,7 +164,7 @@ def bench_import(files: tuple[Path, ...], *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the experiment as JSON.")
 @_ledger_options
 def bench_compare(a: str, b: str, *, config: Path | None, data_dir: Path | None, as_json: bool, **asked: Any) -> None:
-    r"""Compare side A (baseline) with side B: files, folders with one file a repeat, or ids of sweeps.
+    """Compare side A (baseline) with side B: files, folders with one file a repeat, or ids of sweeps.
 
     \b
     With -c or --data-dir the comparison is kept in the ledger, and earlier A/A experiments set the noise floor.

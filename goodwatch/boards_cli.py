@@ -92,7 +92,7 @@ def build_boards(
     config: Path | None, engines: tuple[str, ...], pins: tuple[str, ...], *, out: Path, forms: tuple[str, ...],
     prometheus_url: str,
 ) -> None:  # fmt: skip
-    r"""Write boards, Grafana's provisioning files, and on request Kubernetes objects.
+    """Write boards, Grafana's provisioning files, and on request Kubernetes objects.
 
     \b
     Examples:
@@ -113,7 +113,7 @@ def build_boards(
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @_options((_WHAT[2],))
 def lint_boards(files: tuple[Path, ...], pins: tuple[str, ...]) -> None:
-    r"""Find what is wrong with the boards of FILES: dashboard-linter's rules, ours, and the field's known mistakes.
+    """Find what is wrong with the boards of FILES: dashboard-linter's rules, ours, and the field's known mistakes.
 
     \b
     Exit codes: 0 nothing found, 1 findings, 2 a file cannot be read.
@@ -131,7 +131,7 @@ def lint_boards(files: tuple[Path, ...], pins: tuple[str, ...]) -> None:
 @dashboards.command("diff")
 @_options(_WHAT, _WHERE)
 def diff_boards(config: Path | None, engines: tuple[str, ...], pins: tuple[str, ...], url: str, folder: str) -> None:
-    r"""Show what a push would change in a Grafana. The token comes from GRAFANA_TOKEN or GRAFANA_TOKEN_FILE.
+    """Show what a push would change in a Grafana. The token comes from GRAFANA_TOKEN or GRAFANA_TOKEN_FILE.
 
     \b
     Exit codes: 0 no difference, 1 differences (or Grafana does not answer), 2 something must be mended.
@@ -169,7 +169,7 @@ def push_boards(
     config: Path | None, engines: tuple[str, ...], pins: tuple[str, ...], url: str, folder: str, *, overwrite: bool, prune: bool,
     backup: Path,
 ) -> None:  # fmt: skip
-    r"""Write the boards that changed into a folder of a Grafana. The token comes from GRAFANA_TOKEN or GRAFANA_TOKEN_FILE.
+    """Write the boards that changed into a folder of a Grafana. The token comes from GRAFANA_TOKEN or GRAFANA_TOKEN_FILE.
 
     A board that somebody edited in Grafana is left alone unless --overwrite is given.
 

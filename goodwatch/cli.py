@@ -106,6 +106,7 @@ def inspect(
 
     \b
     Exit codes: 0 read, 1 no known engine wrote the page or it cannot be reached, 2 no such source.
+
     \b
     Examples:
       goodwatch inspect http://gpu-1:8000 --ttft 500ms --tpot 50ms
@@ -231,6 +232,7 @@ def backfill(file: Path, begin: str, end: str, every: str | None) -> None:
     Raw samples are read and go through the same tables as a scrape. Running it again changes nothing.
     The service must not run on the same data_dir meanwhile.
     Exit codes: 0 read, 1 nothing there, a part missing or no answer, 2 something must be mended.
+
     \b
     Example:
       goodwatch backfill -c goodwatch.yaml --from -7d
@@ -294,6 +296,7 @@ def draft_engine(source: str, *, name: str | None) -> None:
 
     \b
     Exit codes: 0 written, 1 the URL does not answer with a page, 2 no such source, or nothing on it.
+
     \b
     Example:
       goodwatch engine draft http://gpu-1:9000 --name myengine > collector/engines/myengine.py

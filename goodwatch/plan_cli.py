@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from goodwatch.core.errors import ConfigError, GoodwatchError
+from goodwatch.plan_config_cli import config
 from goodwatch.plan_cost_cli import cost
 
 _FLAGS: Any = (
@@ -52,10 +53,11 @@ def plan() -> None:
 @click.option("--cases", type=click.Path(path_type=Path), help="Evaluate a file of cases instead; prints JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print the ledger as JSON.")
 def plan_vram(*, cases: Path | None, as_json: bool, **flags: Any) -> None:
-    r"""What a model takes of a card, whether the engine starts, and what it would print.
+    """What a model takes of a card, whether the engine starts, and what it would print.
 
     \b
     Exit codes: 0 it starts, 1 it does not, 2 the flags must be mended.
+
     \b
     Examples:
       goodwatch plan vram --model Qwen/Qwen3-32B --gpu "H100 80GB" --max-model-len 32000
@@ -103,10 +105,11 @@ def plan_vram(*, cases: Path | None, as_json: bool, **flags: Any) -> None:
 @click.option("--baseline", is_flag=True, help="Beside it, the plain roofline with one efficiency.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan_perf(*, cases: Path | None, baseline: bool, as_json: bool, **flags: Any) -> None:
-    r"""How fast it is: output tokens per second, TTFT and TPOT, each with an 80 % interval.
+    """How fast it is: output tokens per second, TTFT and TPOT, each with an 80 % interval.
 
     \b
     Exit codes: 0 answered, 2 the flags must be mended.
+
     \b
     Examples:
       goodwatch plan perf --model Qwen/Qwen3-32B --gpu H100 --tp 2 --input-tokens 1200 --output-tokens 300 --concurrency 32
@@ -138,4 +141,5 @@ def plan_perf(*, cases: Path | None, baseline: bool, as_json: bool, **flags: Any
         asked.show_perf(Console(highlight=False), found, title)
 
 
+plan.add_command(config)
 plan.add_command(cost)

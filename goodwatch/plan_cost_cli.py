@@ -73,10 +73,11 @@ def _flags(command: Any) -> Any:
 @click.option("--reference", is_flag=True, help="Well-known figures and under which assumptions they are so.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def cost(*, cases: Path | None, reference: bool, as_json: bool, **flags: Any) -> None:
-    r"""What it costs: a month, a million tokens, idle time, an API beside it, and from which volume on.
+    """What it costs: a month, a million tokens, idle time, an API beside it, and from which volume on.
 
     \b
     Exit codes: 0 answered, 2 the flags must be mended.
+
     \b
     Examples:
       goodwatch plan cost --model Qwen/Qwen3-32B --gpu H100 --quantization fp8 --input-tokens 1200 --output-tokens 300 \

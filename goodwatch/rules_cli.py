@@ -61,7 +61,7 @@ def alerts() -> None:
 def build_rules(
     files: tuple[Path, ...], config: Path | None, pins: tuple[str, ...], out: Path, forms: tuple[Any, ...]
 ) -> None:
-    r"""Write rules, their unit tests, PrometheusRule objects and Grafana alerts for the SLOs of FILES.
+    """Write rules, their unit tests, PrometheusRule objects and Grafana alerts for the SLOs of FILES.
 
     \b
     Examples:
@@ -84,7 +84,7 @@ def build_rules(
 @_PINS
 @click.option("--scrape-interval", default="15s", show_default=True, help="How often Prometheus scrapes the engines.")
 def lint_rules(files: tuple[Path, ...], pins: tuple[str, ...], scrape_interval: str) -> None:
-    r"""Find the field's known mistakes in FILES: Prometheus rules and Grafana boards.
+    """Find the field's known mistakes in FILES: Prometheus rules and Grafana boards.
 
     \b
     Exit codes: 0 nothing found, 1 findings, 2 a file cannot be read.
@@ -113,7 +113,7 @@ def slo() -> None:
 @_CONFIG
 @_PINS
 def check_slo(files: tuple[Path, ...], config: Path | None, pins: tuple[str, ...]) -> None:
-    r"""Say which SLOs of FILES cannot work, and why.
+    """Say which SLOs of FILES cannot work, and why.
 
     \b
     Exit codes: 0 all can work, 1 some cannot, 2 a file must be mended.

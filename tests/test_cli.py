@@ -340,6 +340,7 @@ def test_the_help_of_every_command_says_what_it_takes(path: tuple[str, ...], com
     usage, _, text = done.stdout.partition("\n\n")
     assert usage.startswith("Usage:")
     assert len(text.split()) > 5
+    assert not {"\\b", "\b"} & {*text.split()}, "a raw docstring: its examples are run together"
     for argument in (p for p in command.params if isinstance(p, click.Argument)):
         assert (
             argument.make_metavar(click.Context(command)).strip("[]{}.").split("|")[0].strip("]").upper()

@@ -1,0 +1,1 @@
+"""Choices as tables: quantisation by card, engine by load, and what each maker's cards are called by an orchestrator."""
