@@ -6,7 +6,7 @@ emit the same alerts. What only a number can say is put into the texts here, whe
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from alerts.evaluate_symptoms import SYMPTOMS, ServiceNow
@@ -146,7 +146,7 @@ def _by_labels(slo: Slo, options: Options) -> tuple[str, ...]:
 def _numbers(status: SloStatus, target: TargetStatus, pair: BurnPair, ratio: float) -> str:
     """Burn, window, budget and its end."""
     text = f"Burn {ratio / status.slo.budget_ratio:.1f}x in {span(pair.long_s)} ({target.target})."
-    worst = status.worst
+    worst = _worst_of(status, target.group)
     if worst is not None and worst.budget is not None and not worst.budget.broken:
         text += f" Budget left: {worst.budget.left_ratio * 100:.1f} %."
         ends = worst.forecast
@@ -154,6 +154,11 @@ def _numbers(status: SloStatus, target: TargetStatus, pair: BurnPair, ratio: flo
             soonest, latest = _rough(ends.soonest_s), _rough(ends.latest_s)
             text += f" It ends in {_rough(ends.expected_s)} ({soonest} to {latest}) if this goes on."
     return text
+
+
+def _worst_of(status: SloStatus, group: tuple[str, ...]) -> TargetStatus | None:
+    """The count of a group with the least budget left; None while a part of the period only is known."""
+    return None if status.note else replace(status, targets=tuple(t for t in status.targets if t.group == group)).worst
 
 
 def _rough(seconds: float | None) -> str:

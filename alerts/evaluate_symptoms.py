@@ -75,17 +75,17 @@ def service_down(now: ServiceNow) -> Answer:
     """No target can be scraped, or there is none any more."""
     if now.lost:
         return 1.0
-    known = [up for up in now.up.values() if up is not None]
-    if not known:
-        return None
-    return 0.0 if not any(known) else False
+    if any(now.up.values()):
+        return False
+    return None if not now.up or None in now.up.values() else 0.0
 
 
 def target_down(now: ServiceNow) -> Answer:
     """Some targets cannot be scraped, others can."""
-    known = [up for up in now.up.values() if up is not None]
-    down = sum(not up for up in known)
-    return float(down) if down and any(known) else False
+    down = sum(up is False for up in now.up.values())
+    if down and any(now.up.values()):
+        return float(down)
+    return None if None in now.up.values() else False  # just started: what was down may still be
 
 
 def stalled(now: ServiceNow) -> Answer:

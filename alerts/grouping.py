@@ -14,6 +14,8 @@ from alerts.values import FiringAlert
 Level = Literal["page", "ticket", "none"]
 Cause = Literal["new", "changed", "repeat", "ended"]
 
+_CLOCKS_DIFFER_S: Final = 60.0
+
 LEVELS: Final[tuple[Level, ...]] = ("page", "ticket", "none")
 _LEVEL_OF: Final[Mapping[str, Level]] = {"critical": "page", "page": "page", "warning": "ticket", "ticket": "ticket"}
 
@@ -168,16 +170,21 @@ def due(group: Group, told: Told | None, pace: Pace, now_s: float) -> tuple[Caus
     )
     new = [one for fingerprint, one in group.firing.items() if fingerprint not in believed]
     if told is None or not believed:
-        ready = bool(new) and now_s >= min(one.starts_at_s for one in new) + pace.wait_s
+        ready = bool(new) and any(_passed(one.starts_at_s, pace.wait_s, now_s) for one in new)
         return ("new", ()) if ready else None
-    if any(_rank(one) < LEVELS.index(told.level) and now_s >= one.starts_at_s + pace.wait_s for one in new):
+    if any(_rank(one) < LEVELS.index(told.level) and _passed(one.starts_at_s, pace.wait_s, now_s) for one in new):
         return "new", ended
-    if (new or ended) and now_s >= told.at_s + pace.interval_s:
+    if (new or ended) and _passed(told.at_s, pace.interval_s, now_s):
         return ("changed" if group.firing else "ended"), ended
     held = shown(group, told, pace)
-    if held and now_s >= told.at_s + pace.repeat_s(level_over(held)):
+    if held and _passed(told.at_s, pace.repeat_s(level_over(held)), now_s):
         return "repeat", ()
     return None
+
+
+def _passed(since_s: float, length_s: float, now_s: float) -> bool:
+    """Whether so long has passed; also where ``since_s`` is yet to come, by more than clocks differ: it was set back."""
+    return now_s >= since_s + length_s or since_s > now_s + _CLOCKS_DIFFER_S
 
 
 def shown(group: Group, told: Told | None, pace: Pace) -> tuple[FiringAlert, ...]:

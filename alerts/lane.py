@@ -104,7 +104,7 @@ class Lane:
         self._failed: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._recent: deque[float] = deque()
-        self._retry_at_s = 0.0
+        self._retry_at_s = self._looked_s = 0.0
         self._refused_until_s: dict[str, float] = {}
         self._wait_s = _FIRST_WAIT_S
         self._problem = ""
@@ -138,6 +138,7 @@ class Lane:
         Groups are made anew, as the configuration may group otherwise now. What was not repeated for long was told by
         a sink that is long gone: nobody waits for its end.
         """
+        pace = self._route.pace
         try:
             records = await asyncio.to_thread(self._records.latest, NOTIFICATION)
         except StoreError as error:
@@ -151,7 +152,8 @@ class Lane:
             except (KeyError, TypeError, ValueError, AttributeError):
                 log.error("a record of what was told cannot be read", extra={"id": record.id})
                 continue
-            if told.at_s >= now_s - 2 * max(self._route.pace.repeat_page_s, self._route.pace.repeat_ticket_s):
+            # What a steady receiver is told again is not kept each time: its records are as old as its alerts.
+            if self.steady or told.at_s >= now_s - 2 * max(pace.repeat_page_s, pace.repeat_ticket_s):
                 self._take_over(key, told)
 
     def _take_over(self, key: str, told: Told) -> None:
@@ -175,6 +177,7 @@ class Lane:
 
     async def step(self, situation: Situation, silent: set[str], now_s: float) -> None:
         """Deliver what is due, the most urgent first, until something fails."""
+        self._set_back(now_s)
         if now_s < self._retry_at_s:
             return
         self._refused_until_s = {key: at_s for key, at_s in self._refused_until_s.items() if at_s > now_s}
@@ -190,6 +193,13 @@ class Lane:
                 self._unkept.add(message.key)
             await self._keep(now_s)
         await self._keep(now_s)
+
+    def _set_back(self, now_s: float) -> None:
+        """A clock that was set back would hold up everything until it is where it was."""
+        if now_s < self._looked_s - _MINUTE_S:
+            self._retry_at_s, self._refused_until_s = 0.0, {}
+            self._recent.clear()
+        self._looked_s = now_s
 
     def _due(self, situation: Situation, silent: set[str], now_s: float) -> list[tuple[Message, Told]]:
         route, found = self._route, {}

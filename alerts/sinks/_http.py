@@ -1,5 +1,6 @@
 """POST over HTTP for sinks: which answers are worth another try, and what to say of those that are not."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -11,6 +12,9 @@ from goodwatch.core.errors import ConfigError, TransientError
 
 #: what is read of an answer, for the note of a refusal
 _ANSWER_BYTES: Final = 2048
+#: shorter words of a URL or a header are no tokens
+_SECRET_FROM: Final = 8
+_VALUES: Final = re.compile("[&=]")
 _LATER: Final = frozenset({408, 425, 429})
 _LONGEST_WAIT_S: Final = 900.0
 
@@ -31,6 +35,15 @@ class Poster:
         self._headers = dict(headers)
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
+
+    def _bare(self, note: str) -> str:
+        """What a receiver says without what is secret: some tell the token that they refuse."""
+        parts = urlsplit(self._url)
+        told = [*parts.path.split("/"), *_VALUES.split(parts.query), parts.password or "", *self._headers.values()]
+        told += [word for value in self._headers.values() for word in value.split()]
+        for secret in sorted({one for one in told if len(one) >= _SECRET_FROM}, key=len, reverse=True):
+            note = note.replace(secret, "***")
+        return note
 
     async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Send one body. Raises ``TransientError`` or ``ConfigError``; neither names the URL, which may hold a token."""
@@ -67,5 +80,5 @@ class Poster:
                 raise BusyError(f"answered {status} and asks to wait {after_s:g} s", after_s)
             raise TransientError(f"answered {status}")
         note = " ".join(said.decode("utf-8", "replace").split())[:200]
-        note = "".join(char for char in note if char.isprintable())
+        note = self._bare("".join(char for char in note if char.isprintable()))
         raise ConfigError(f"answered {status}{f': {note}' if note else ''}; check its url, headers and rights")

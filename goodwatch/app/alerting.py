@@ -130,6 +130,7 @@ class Alerting:
         self._incidents = Incidents()
         self._unkept: dict[str, Incident] = {}  # of goodwatch's own, not committed yet
         self._writing = asyncio.Lock()
+        self._recovered = False
         self._dispatcher = Dispatcher(
             routes, records, clock, external_url=external_url, quiet=Quiet((), self._maintenance)
         )
@@ -159,9 +160,13 @@ class Alerting:
             return
         now_s = self._clock.now_s()
         found = [_read(silence_of, one) for one in silences]
-        self._use_silences([one for one in found if one is not None and one.state(now_s) != "expired"])
+        kept = [one for one in found if one is not None and one.state(now_s) != "expired"]
+        self._use_silences([*kept, *self._silences.values()])
         held = [_read(incident_of, one) for one in reversed(incidents)]  # of one alert the newest counts
+        lately = list(self._incidents.open.values())  # what came before this could be read
         self._incidents = Incidents.of(one for one in held if one is not None)
+        self._incidents.kept(lately)
+        self._recovered = True
 
     # -- goodwatch's own alerts -------------------------------------------------------------------------------------
 
@@ -196,6 +201,8 @@ class Alerting:
 
     async def _keep_on(self) -> None:
         while True:
+            if not self._recovered:  # a silence that is not known pages people who asked not to be
+                await self.recover()
             await self.keep()
             await asyncio.sleep(_KEEP_EVERY_S)
 

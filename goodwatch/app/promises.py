@@ -42,8 +42,9 @@ class Promises:
         self.alerting = alerting
         self._ground = ground
         self.loop = SloLoop(
-            self._sources(settings), ground.keeper, ground.records, ground.clock, self._up, notifier=alerting
-        )
+            self._sources(settings), ground.keeper, ground.records, ground.clock, self._up, notifier=alerting,
+            pager=alerting.pager,
+        )  # fmt: skip
 
     def use(self, settings: Settings, slos: Sequence[Slo]) -> None:
         """Take the SLOs of a configuration, as ``slos_of`` reads them."""

@@ -11,9 +11,10 @@ from typing import Final
 
 import polars as pl
 
+from alerts.evaluate import QUALITY_WINDOWS_S
 from alerts.evaluate_symptoms import LONG_WINDOWS_S, REACH_S, SYMPTOM_SIGNALS
 from goodwatch.app.slo_events import Ledger, SloSources
-from goodwatch.core.slo import DAY_S, BurnPair, Slo
+from goodwatch.core.slo import DAY_S, BurnPair, Quality, Slo
 from goodwatch.signals.budget import COARSE_CALENDAR_S, COARSE_ROLLING_S, replaced, thinned
 from goodwatch.signals.budget_period import period_bounds
 from goodwatch.signals.drift import HISTORY_S, HOUR_S
@@ -46,7 +47,8 @@ class Book:
 
     def longest_s(self, slo: Slo) -> float:
         """The longest window of its alerts."""
-        return max((pair.long_s for pair in self.pairs[slo.name]), default=0.0)
+        more: tuple[float, ...] = QUALITY_WINDOWS_S if isinstance(slo.indicator, Quality) else ()
+        return max([0.0, *more, *(pair.long_s for pair in self.pairs[slo.name])])
 
     def _windows_s(self) -> float:
         beside = max(length for lengths in LONG_WINDOWS_S.values() for length in lengths)
@@ -72,12 +74,20 @@ class Book:
         """Whether a window of this length is read whole, as far as there are data."""
         return self.end_s is not None and self.end_s - self.start_s >= length_s
 
+    def is_due(self, end_s: float) -> bool:
+        """Whether there is a minute to read. A clock that was set back by more than some minutes begins anew."""
+        return self.end_s is None or self.end_s < end_s or self._set_back(end_s)
+
+    def _set_back(self, end_s: float) -> bool:
+        return self.end_s is not None and self.end_s - end_s > _AGAIN_S
+
     # -- in a thread --------------------------------------------------------------------------------------------------
 
     def renew(self, sources: SloSources, end_s: float) -> None:
         """Read up to a minute, and again what may have changed. Raises ``StoreError``, and then is as it was."""
         hour = (end_s + self._stagger_s) // HOUR_S
-        if self.end_s is None or end_s - self.end_s > _LATE_S:  # the first look, or a day away: all anew
+        back = self._set_back(end_s)
+        if self.end_s is None or back or end_s - self.end_s > _LATE_S:  # the first look, or a day away: all anew
             first = end_s - _PIECE_S
         elif hour != self._hour:
             first = end_s - _LATE_S
@@ -88,7 +98,7 @@ class Book:
         self.recent = sources.samples.minutes(
             end_s - REACH_S, end_s, service=self.service, signals=list(SYMPTOM_SIGNALS)
         )
-        fresh_start = self.end_s is None or first > self.end_s
+        fresh_start = self.end_s is None or back or first > self.end_s
         if fresh_start:
             self.events, self.beside, self.start_s = {}, pl.DataFrame(schema=EVENTS), first
         self._put(pieces, first, end_s)
@@ -132,8 +142,8 @@ class Book:
 
         Only of SLOs that nothing else on the metrics page counts; from zero on, because a rate needs one to start from.
         """
-        until = end_s - _AGAIN_S / 2
-        since, self._counted_s = self._counted_s, until
+        since = self._counted_s
+        until = self._counted_s = max(end_s - _AGAIN_S / 2, since or 0.0)
         if since is None:
             self.counted = {slo.name: (0.0, 0.0) for slo in self.slos if sources.counts_alone(slo)}
             return

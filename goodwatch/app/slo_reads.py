@@ -17,7 +17,7 @@ from goodwatch.signals.attainment_limits import LimitsTable
 from goodwatch.signals.attainment_verdicts import judge
 from goodwatch.signals.budget import CurvePoint, Eater, SloStatus, budget_curve, eaters
 from goodwatch.signals.rollup import MINUTE_S, band_expr
-from goodwatch.signals.slo_events import group_values
+from goodwatch.signals.slo_events import EVENTS, group_values
 from goodwatch.signals.slo_events_counted import limits_counted, scoped
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SloReads:
     @property
     def pages_from(self) -> str:
         """Who pages."""
-        return self.loop.pages
+        return self.loop.pager or self.loop.pages
 
     def slos(self) -> list[SloView]:
         """All SLOs: those that fire first, then by what is left of their budgets."""
@@ -100,7 +100,8 @@ class SloReads:
 
     def _events(self, slo: Slo) -> pl.DataFrame:
         book = self.loop.books.get(slo.service)
-        return pl.DataFrame() if book is None else book.events[slo.name]
+        held = None if book is None else book.events.get(slo.name)  # none yet, just after the configuration was read
+        return pl.DataFrame(schema=EVENTS) if held is None else held
 
     def _of_events(self, slo: Slo, status: SloStatus, by: str) -> tuple[Eater, ...]:
         events = self._events(slo).filter(pl.col("minute_s") >= status.starts_s)

@@ -18,7 +18,7 @@ from alerts.evaluate_symptoms import LONG_WINDOWS_S, ServiceNow
 from alerts.rules.build import build
 from alerts.rules.sli import engines_of
 from alerts.rules.values import Alert, Options
-from alerts.state import Advanced, AlertState, advance, record, restored, told, worst_first
+from alerts.state import Advanced, AlertState, Held, advance, record, restored, told, worst_first
 from alerts.values import FiringAlert
 from goodwatch.app.keeper import Keeper
 from goodwatch.app.slo_books import Book
@@ -101,6 +101,7 @@ class SloLoop:
     notifier: Notifier = field(default_factory=Silent)
     listeners: Sequence[DriftListener] = ()
     pages: Pages = "goodwatch"
+    pager: Pages | None = None  # who pages, where a notifier decides that itself: it is told of everything
     problem: str = ""  # of a store, "" when all work
     slos: tuple[Slo, ...] = ()
     rules: tuple[Alert, ...] = ()
@@ -111,6 +112,7 @@ class SloLoop:
     drifts: Drifts = field(init=False)
     _had: set[str] = field(default_factory=set)  # services that had targets
     _ready: bool = False
+    _unkept: dict[str, Held] = field(default_factory=dict)  # changes of alerts that are not committed yet
 
     def __post_init__(self) -> None:
         self.drifts = Drifts(self.records, self.sources.requests)
@@ -160,7 +162,8 @@ class SloLoop:
             same = before is not None and tuple(before.slos) == tuple(found)
             books[service] = before if same and before else Book(service, tuple(found), pairs)
         self.books = books
-        self.statuses = {name: status for name, status in self.statuses.items() if name in pairs}
+        now = {slo.name: slo for slo in usable}  # a number of what the SLO was before would stand under what it is now
+        self.statuses = {name: status for name, status in self.statuses.items() if now.get(name) == status.slo}
 
     async def recover(self) -> None:
         """What fired and drifted when goodwatch last stopped. To be awaited before the first ``evaluate``."""
@@ -185,7 +188,7 @@ class SloLoop:
         end_s = (now - SETTLE_S) // _MINUTE_S * _MINUTE_S
         up = self.up()
         self._had.update(service for service, targets in up.items() if targets)
-        due = [book for book in self.books.values() if book.end_s is None or book.end_s < end_s]
+        due = [book for book in self.books.values() if book.is_due(end_s)]
         if due:
             with span("slos", services=len(due)):
                 read = [await self._renew(book, end_s) for book in due]
@@ -224,8 +227,9 @@ class SloLoop:
         had, now = frozenset(self._had), self.clock.now_s()
         statuses, found = await asyncio.to_thread(lambda: self._evaluated(up, had, end_s))
         advanced = advance(self.state, found, now)
+        self._unkept |= {one.fingerprint: one for one in advanced.changed}
         try:
-            await asyncio.to_thread(lambda: self._keep(advanced, now))
+            await asyncio.to_thread(lambda: self._keep(now))
         except StoreError as error:  # told all the same: a page that comes twice is better than one that never comes
             self._failed("keep alerts", error)
         self.statuses, self.state = statuses, advanced.state
@@ -243,9 +247,11 @@ class SloLoop:
         if self.pages == "goodwatch":
             self.notifier.tell(alerts, now)
 
-    def _keep(self, advanced: Advanced, now: float) -> None:
-        for one in advanced.changed:
-            self.records.put(ALERT_STATE, one.fingerprint, now, record(one))
+    def _keep(self, now: float) -> None:
+        """Commit changes of alerts; those that cannot be kept are tried again at the next round."""
+        for name, one in list(self._unkept.items()):
+            self.records.put(ALERT_STATE, name, now, record(one))
+            del self._unkept[name]
 
     def _failed(self, what: str, error: StoreError) -> None:
         if not self.problem:

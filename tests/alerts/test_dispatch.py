@@ -218,3 +218,26 @@ async def test_states_tell_what_happened(world: World) -> None:
     assert (state.name, dict(state.sent), state.waiting, state.problem) == ("book", {"new": 1}, 0, "")
     assert state.last_sent_s == START_S + 30
     assert world.dispatcher.alerts[0].told == ("book",)
+
+
+async def test_a_clock_that_is_set_back_holds_up_nobody(world: World) -> None:
+    day = 24 * HOUR
+    await world.each(15, day, day + 60, alert(at_s=START_S + day))
+    assert world.book.said() == [("new", [PAGE], [])]
+    await world.at(0, alert(at_s=START_S + day))  # a day back: once more, rather than a day of silence
+    await world.each(15, 15, 900, alert(at_s=START_S + day))
+    await world.at(900)
+    assert world.book.said()[1:] == [("repeat", [PAGE], []), ("ended", [], [PAGE])]
+
+
+async def test_the_steady_go_on_hearing_of_what_was_silenced_after_a_restart(tmp_path: Path) -> None:
+    world = World(tmp_path, pace=Pace((), 0.0, 0.0, 60.0, 60.0, steady=True))
+    await world.each(60, 0, HOUR, alert())
+    world.quiet = Quiet(
+        (Silence("a", matchers_of(['service="chat"']), START_S, START_S + 9 * HOUR, "ann", "x", START_S),)
+    )
+    await world.restart()
+    await world.at(HOUR, alert())
+    assert [one.name for one in world.book.told[-1].firing] == [PAGE]
+    assert world.book.told[-1].at_s == START_S + HOUR
+    world.close()

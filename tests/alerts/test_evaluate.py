@@ -48,6 +48,20 @@ def test_names_and_labels_are_those_of_the_rules() -> None:
     }  # fmt: skip
 
 
+def test_a_page_of_one_model_tells_the_budget_of_that_model() -> None:
+    slo = replace(first_token(30), scope=Scope(by=("model",)))
+    worse = status(slo, 0.6, groups=("b",))
+    both = replace(status(slo, 0.3, groups=("a",)), targets=(*status(slo, 0.3, groups=("a",)).targets, *worse.targets))
+    rules = [rule for rule in build([slo], OPTIONS).alerts if rule.name == BURNS[0]]
+    found = evaluate(rules, Situation(AT_S, {slo.name: both}), OPTIONS)
+    said = {one.labels["model_name"]: one.annotations["summary"] for one in found.met}
+    assert "Budget left: -2900.0 %" in said["a"]  # 1 - 0.3 / 0.01
+    assert "Budget left: -5900.0 %" in said["b"]  # 1 - 0.6 / 0.01
+    part = replace(both, note="its history is still being read")
+    assert all("Budget left" not in one.annotations["summary"]
+               for one in evaluate(rules, Situation(AT_S, {slo.name: part}), OPTIONS).met)  # fmt: skip
+
+
 def test_a_text_holds_the_numbers_and_the_links_of_the_rule() -> None:
     (page, _) = burning(first_token(30), 0.3)
     assert page.value == pytest.approx(0.3)
@@ -136,12 +150,15 @@ def answers(kind: str, now: ServiceNow) -> float | bool | None:
         ({"a": True, "b": True}, False, False, False),
         ({"a": True, "b": False}, False, False, 1.0),
         ({"a": False, "b": False}, False, 0.0, False),
-        ({"a": None}, False, None, False),  # not scraped yet: nobody knows
+        ({"a": None}, False, None, None),  # not scraped yet: nobody knows
+        ({"a": True, "b": None}, False, False, None),
+        ({"a": False, "b": None}, False, None, None),
+        ({"a": True, "b": False, "c": None}, False, False, 1.0),
         ({}, True, 1.0, False),
         ({}, False, None, False),  # never had any: known from requests only
     ],
 )
-def test_down(up: dict[str, bool | None], lost: bool, service_down: float | None, target_down: float) -> None:
+def test_down(up: dict[str, bool | None], lost: bool, service_down: float | None, target_down: float | None) -> None:
     now = service(up=up, lost=lost)
     assert (answers("service-down", now), answers("target-down", now)) == (service_down, target_down)
     assert (answers("service-down", now) is False) == (service_down is False)

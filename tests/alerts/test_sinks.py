@@ -350,3 +350,13 @@ def test_making_a_message_costs_little() -> None:
     text(many)
     title(many)
     assert time.process_time() - began_s < 0.5
+
+
+async def test_a_receiver_that_repeats_the_token_it_refuses_does_not_bring_it_into_a_log() -> None:
+    async with receiver() as to:
+        to.status, to.text = 401, f"no such hook {TOKEN}, and Bearer another-long-one is not known either"
+        headers = {"Authorization": "Bearer another-long-one"}
+        error = await failure(sink_of("webhook", to, headers=headers))
+    assert (
+        str(error) == "answered 401: no such hook ***, and *** is not known either; check its url, headers and rights"
+    )

@@ -208,3 +208,25 @@ async def test_entering_and_leaving_keeps_what_was_told(running: Running) -> Non
         running.alerting.tell([alert()], running.clock.at_s)
     assert running.book.closed
     assert len(running.records.latest("alert")) == 1
+
+
+async def test_silences_that_could_not_be_read_at_the_start_are_read_as_soon_as_they_can_be(running: Running) -> None:
+    made = await running.alerting.silence(
+        matchers_of(['service="chat"']), START_S, START_S + 3600, author="ann", comment="moving racks"
+    )
+    works = running.records.latest
+
+    def broken(*_: object, **__: object) -> Any:
+        raise StoreError("the disk is away")
+
+    running.records.latest = broken  # type: ignore[method-assign]
+    running.start()
+    await running.alerting.recover()
+    assert (running.alerting.problem, await running.alerting.silences()) == ("the disk is away", [])
+    await running.at(0, alert())
+    running.records.latest = works  # type: ignore[method-assign]
+    async with running.alerting.running():
+        assert [one.id for one in await running.alerting.silences()] == [made.id]
+        await running.at(30, alert())
+    assert running.book.told == []
+    assert await running.states() == [(PAGE, "goodwatch", "firing")]

@@ -342,3 +342,50 @@ async def test_requests_and_scores_are_counted_for_every_slo_that_needs_them(tmp
     assert [(one.key, one.bad, one.total) for one in eaten] == [("a", 2, 10), ("b", 2, 10)]
     (cause,) = await world.loop.reads.eaters("chat", "cause")
     assert (cause.key, cause.share_ratio) == ("ttft", 1.0)
+
+
+async def test_a_clock_that_was_wrong_for_a_while_does_not_blind(tmp_path: Path) -> None:
+    world = World(tmp_path, [first_token(30)], OUTAGE)
+    await history(world, 355)
+    right = world.clock.now
+    world.clock.now += 3 * DAY_S
+    await world.loop.evaluate()
+    world.clock.now = right
+    await world.until(372)
+    assert [one.name for one in world.loop.alerts() if one.name == PAGE] == [PAGE]
+
+
+async def test_a_change_that_could_not_be_kept_is_kept_later_and_a_restart_pages_nobody_again(tmp_path: Path) -> None:
+    world = World(tmp_path, [first_token(30)], OUTAGE)
+    await history(world, 355)
+    works = world.loop.records.put
+
+    def full(*_: object) -> None:
+        raise StoreError("the disk is full; make room")
+
+    world.loop.records.put = full  # type: ignore[method-assign,assignment]
+    await world.until(370)  # it begins at 369
+    world.loop.records.put = works  # type: ignore[method-assign]
+    await world.until(371)
+    world.started()
+    await world.until(374)
+    assert [one for one in world.told.changes() if PAGE in one] == [f"+{PAGE}"]
+
+
+async def test_numbers_of_an_slo_before_it_was_changed_are_not_shown_under_the_new_one(tmp_path: Path) -> None:
+    world = World(tmp_path, [first_token(30)], OUTAGE)
+    await history(world, 355)
+    other = replace(first_token(30), objective=0.9)
+    world.loop.use([other])
+    view = world.loop.reads.slo(other.name)
+    assert view is not None
+    assert (view.status, view.note) == (None, "its history is being read")
+    # beside another SLO the same one keeps its number; its events are still to be read
+    world.loop.use([first_token(30)])
+    await history(world, 356)
+    world.loop.use([first_token(30), replace(other, name="other")])
+    view = world.loop.reads.slo("ttft-0.99")
+    assert view is not None
+    assert view.status is not None
+    curve = await world.loop.reads.curve("ttft-0.99", BEGIN_S, BEGIN_S + 3_600, points=2)
+    assert {point.left_ratio for point in curve} == {None}
