@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from goodwatch.core.errors import ConfigError
 from goodwatch.core.exponential import enough
 from planner.experiments.statistics import quantile
+from planner.experiments.values import Metric
 
 #: per-request latencies, gaps, and what is none of both and must not be taken for one
 Pool = Literal["request", "gap", "run"]
@@ -59,7 +60,8 @@ class Benchmark:
 
     ``ok``, ``failed`` and ``cut_off`` (ended by the time limit, neither good nor bad) are requests; None is not told,
     which leaves the share of good requests without a denominator. ``rates`` are per second. ``request_rate`` None with
-    ``unlimited`` is as fast as the concurrency allows. ``unmapped`` keeps what has no place here, as it was.
+    ``unlimited`` is as fast as the concurrency allows. ``unmapped`` keeps what has no place here, as it was. ``metrics``
+    are those that the file itself defines, with unit and direction; their values are among the statistics.
     """
 
     tool: str
@@ -80,6 +82,7 @@ class Benchmark:
     facts: Mapping[str, float] = field(default_factory=dict)
     unmapped: Mapping[str, object] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
+    metrics: tuple[Metric, ...] = ()
 
     def statistic(self, name: str) -> Statistic | None:
         """The metric of this name; None when the file does not have it."""

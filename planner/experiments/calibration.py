@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from goodwatch.core.slo import wilson
 from planner.experiments.designs import obstacle
@@ -13,6 +13,13 @@ from planner.experiments.values import Effect, Experiment, Metric, Prediction
 
 #: name of the exported counter; its label ``inside`` is true or false
 SERIES: Final = "goodwatch_planner_predictions_total"
+#: one case of forty on either side is 5 % in all
+_UNLIKELY: Final = 0.025
+_TEXTS: Final = {
+    "narrow": "intervals are too narrow: fewer hold than were promised",
+    "wide": "intervals are wider than they need to be",
+    "": "as many hold as were promised, as far as so few tell",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class Checked:
     miss: float
     width: float
     certain: bool
+    ratio: bool = True  # whether the scale is candidate / baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,9 @@ class Calibration:
 
     ``coverage_ratio`` is None without predictions; ``low`` and ``high`` are its 95 % interval. ``sharpness`` is the
     median width of the intervals as a ratio upper / lower end (1.5: 50 % apart), which tells a planner that is right
-    from one that says nothing. ``bias`` is the median of measured / predicted, where a point was predicted.
+    from one that says nothing. ``bias`` is the median of measured / predicted, where a point was predicted. Both are of
+    metrics that are compared as ratios only: points of a share have no place beside them. ``fault`` is told only where
+    the share would be so far off in less than one case of forty (exact binomial): one miss of one tells nothing.
     """
 
     predictions: int
@@ -53,6 +63,7 @@ class Calibration:
     sharpness: float | None
     bias: float | None
     text: str
+    fault: Literal["", "narrow", "wide"] = ""
 
 
 def checked(experiment: Experiment) -> tuple[Checked, ...]:
@@ -83,7 +94,7 @@ def _check(experiment: Experiment, metric: Metric, prediction: Prediction, effec
     at_s = experiment.verdict.at_s if experiment.verdict else None
     return Checked(
         experiment.id, metric.name, at_s, prediction, measured, prediction.holds(measured),
-        0.0 if beyond == 0 else math.inf if half == 0 else beyond / half, high - low, certain,
+        0.0 if beyond == 0 else math.inf if half == 0 else beyond / half, high - low, certain, metric.scale == "ratio",
     )  # fmt: skip
 
 
@@ -94,23 +105,25 @@ def calibration(found: Sequence[Checked]) -> Calibration:
     inside = sum(one.inside for one in found)
     level = math.fsum(one.prediction.level for one in found) / len(found)
     low, high = wilson(inside, len(found))
-    widths = sorted(math.exp(min(700.0, one.width)) for one in found if one.prediction.low > 0)
+    widths = sorted(math.exp(min(700.0, one.width)) for one in found if one.ratio and one.prediction.low > 0)
     ratios = sorted(
         one.measured / one.prediction.value
         for one in found
-        if one.prediction.value is not None and one.prediction.value > 0 and one.measured > 0
+        if one.ratio and one.prediction.value is not None and one.prediction.value > 0 and one.measured > 0
     )
-    if high < level:
-        text = "intervals are too narrow: fewer hold than were promised"
-    elif low > level:
-        text = "intervals are wider than they need to be"
-    else:
-        text = "as many hold as were promised, as far as so few tell"
+    fault = _fault(inside, len(found), level)
     middle = [values[len(values) // 2] if values else None for values in (widths, ratios)]
     return Calibration(
         len(found), inside, level, inside / len(found), low, high, middle[0], middle[1],
-        f"{inside} of {len(found)} inside their {level:.0%} intervals: {text}",
+        f"{inside} of {len(found)} inside their {level:.0%} intervals: {_TEXTS[fault]}", fault,
     )  # fmt: skip
+
+
+def _fault(inside: int, n: int, level: float) -> Literal["", "narrow", "wide"]:
+    chances = [math.comb(n, k) * level**k * (1 - level) ** (n - k) for k in range(n + 1)]
+    if math.fsum(chances[: inside + 1]) < _UNLIKELY:
+        return "narrow"
+    return "wide" if math.fsum(chances[inside:]) < _UNLIKELY else ""
 
 
 def over_time(found: Iterable[Checked], period_s: float) -> tuple[tuple[float, Calibration], ...]:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from goodwatch.core.slo import wilson
+from planner.experiments.doubts import coarse, copied, one_unit, unplaced
 from planner.experiments.statistics import (
     Contrast,
     blocked,
@@ -40,6 +41,7 @@ from planner.experiments.values import (
     Verdict,
     not_in_effect,
     other_differences,
+    unchanged,
 )
 
 #: counted runs of each arm without which there is no verdict
@@ -88,15 +90,21 @@ def judge(experiment: Experiment, *, at_s: float | None = None, noise: Mapping[s
 def obstacle(experiment: Experiment, repeats: tuple[int, int]) -> str | None:
     """What keeps an experiment with so many counted runs from saying anything about its change; None when nothing does.
 
-    The change is not in effect, more than one thing differs, or the stop rule is not met yet.
+    The change is not in effect, more than one thing differs, a run is there twice, or the stop rule is not met yet.
     """
     factor = experiment.factor
     idle = [one for one in not_in_effect(experiment.candidate) if factor and f": {factor.name} was" in one]
     if idle:
         return f"the change was not made: {idle[0]}"
+    same = unchanged(experiment)
+    if same:
+        return f"the change was not made: {same}"
     others = other_differences(experiment)
     if others:
         return f"more than one thing differs: {others[0]}"
+    twice = copied(experiment)
+    if twice:
+        return twice
     wanted = max(LEAST_REPEATS, experiment.stop.repeats)
     if min(repeats) < wanted:
         return f"{repeats[0]} and {repeats[1]} counted runs; {wanted} of each are needed"
@@ -116,17 +124,24 @@ def effect_of(experiment: Experiment, metric: Metric, floor: float | None = None
     base, cand = _points(experiment.baseline, metric), _points(experiment.candidate, metric)
     counted = [run for run, _ in base if not run.reference], [run for run, _ in cand if not run.reference]
     repeats = len(counted[0]), len(counted[1])
+    doubt = unplaced(experiment, metric)
+    if doubt is not None:  # to compare the runs that are left would be to compare survivors
+        return Effect(metric.name, "inconclusive", doubt, repeats=repeats)
     if min(repeats) < LEAST_REPEATS:
         return _too_few(metric, repeats, counted)
     contrast, why = _contrast(experiment, base, cand)
     if contrast is None:
         return Effect(metric.name, "inconclusive", why, repeats=repeats)
+    contrast = coarse(contrast, metric, [value for _, value in base], [value for _, value in cand])
     found = _measured(metric, contrast, repeats)
     own = found.noise
     if own is None:
         return replace(found, outcome="inconclusive", reason="no equal runs to measure the noise on")
     found = replace(found, noise=max(own, floor or 0.0))
     outcome, reason = _outcome(metric, found)
+    doubt = one_unit(metric, found.value)
+    if doubt is not None:
+        outcome, reason = "inconclusive", doubt
     return replace(found, outcome=outcome, reason=reason)
 
 
@@ -135,7 +150,7 @@ def _measured(metric: Metric, contrast: Contrast, repeats: tuple[int, int]) -> E
     ends = contrast.change, low, high
     noise, detectable = contrast.noise, contrast.detectable
     if metric.scale == "ratio":
-        ends = math.exp(ends[0]), math.exp(max(-700.0, low)), math.exp(min(700.0, high))
+        ends = tuple(math.exp(max(-700.0, min(700.0, end))) for end in ends)  # type: ignore[assignment]
         noise = None if noise is None else math.expm1(min(700.0, noise))
         detectable = math.expm1(min(700.0, detectable))
     return Effect(metric.name, "inconclusive", "", *ends, noise, detectable, repeats, contrast.basis)
@@ -158,11 +173,13 @@ def _outcome(metric: Metric, effect: Effect) -> tuple[Outcome, str]:
 
 
 def change_text(metric: Metric, effect: Effect) -> str:
-    """An effect for a person: "ttft −12.3 % (−15.0 to −9.5 %)", or in points where shares are compared."""
+    """An effect for a person: "ttft −12.3 % (−15.0 to −9.5 %)", in points where shares are compared, else in the unit."""
     if effect.value is None or effect.low is None or effect.high is None:
         return f"{metric.name}: {effect.reason}"
-    same, unit = (1.0, "%") if metric.scale == "ratio" else (0.0, "points")
-    value, low, high = (f"{(x - same) * 100:+.3g}".replace("-", "−") for x in (effect.value, effect.low, effect.high))
+    shares = metric.unit in ("", "ratio", "share")
+    same, unit = (1.0, "%") if metric.scale == "ratio" else (0.0, "points" if shares else metric.unit)
+    times = 100 if metric.scale == "ratio" or shares else 1
+    value, low, high = (f"{(x - same) * times:+.3g}".replace("-", "−") for x in (effect.value, effect.low, effect.high))
     return f"{metric.name} {value} {unit} ({low} to {high} {unit})"
 
 
@@ -286,11 +303,15 @@ def quality_gate(experiment: Experiment) -> tuple[Gate, str]:
     high = second - first + math.hypot(b_high - second, first - a_low)
     said = (
         f"{asked.evaluator}: {second:.1%} of {b.quality_judged:g} passed against {first:.1%} of {a.quality_judged:g},"
-        f" {low * 100:+.1f} to {high * 100:+.1f} points; allowed −{asked.margin_ratio * 100:g}"
+        f" {_signed(low)} to {_signed(high)} points; allowed −{asked.margin_ratio * 100:g}"
     )
     if low >= -asked.margin_ratio:
         return "passed", said
     return ("vetoed" if high < 0 else "not_shown"), said if high < 0 else f"{said}: not shown, judge more answers"
+
+
+def _signed(share: float) -> str:
+    return f"{share * 100:+.1f}".replace("-", "−")
 
 
 def gpu_hours_ratio(experiment: Experiment) -> float | None:

@@ -60,7 +60,7 @@ def _read(importer: Importer, file: Document) -> tuple[Benchmark, ...]:
 def run_of(benchmark: Benchmark, position: int, block: int | None = None, gpus: float | None = None) -> Run:
     """A benchmark as one repeat: raw values where the file has them, else its means; rates as they are."""
     measures = {}
-    for metric in METRICS:
+    for metric in metrics_of([benchmark]):
         value = benchmark.rates.get(metric.name)
         one = benchmark.statistic(metric.name)
         if value is not None:
@@ -73,6 +73,27 @@ def run_of(benchmark: Benchmark, position: int, block: int | None = None, gpus: 
         position, measures, block, started_s=benchmark.started_s, duration_s=benchmark.duration_s, gpus=gpus,
         level=benchmark.concurrency,
     )  # fmt: skip
+
+
+def metrics_of(runs: Sequence[Benchmark]) -> tuple[Metric, ...]:
+    """What these runs can be compared in: what files define themselves, then the known ones.
+
+    Raises
+    ------
+    ConfigError
+        Two files define one name differently: then the units are mixed.
+    """
+    fixed = {metric.name: metric for metric in METRICS}
+    found: dict[str, Metric] = {}
+    for run in runs:
+        for metric in run.metrics:
+            known = found.setdefault(metric.name, fixed.get(metric.name, metric))
+            if (known.unit, known.better, known.summary) != (metric.unit, metric.better, metric.summary):
+                raise ConfigError(
+                    f"{metric.name} is in {known.unit}, {known.better} is better, and in {metric.unit}, {metric.better} is"
+                    " better; use one unit and one direction in all files"
+                )
+    return (*found.values(), *(metric for metric in METRICS if metric.name not in found))
 
 
 def compared(
@@ -101,7 +122,8 @@ def compared(
     runs: tuple[list[Run], list[Run]] = ([], [])
     for position, (side, one) in enumerate(ordered):
         runs[side].append(run_of(one, position))
-    common = [m for m in METRICS if all(any(m.name in run.measures for run in side) for side in runs)]
+    known = metrics_of([*baseline, *candidate])
+    common = [m for m in known if all(any(m.name in run.measures for run in side) for side in runs)]
     if primary is not None:
         common.sort(key=lambda metric: metric.name != primary)
     if not common or (primary is not None and common[0].name != primary):

@@ -9,11 +9,11 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from typing import Final
 
 from goodwatch.core.exponential import enough
+from planner.experiments.student import t_quantile
 from planner.experiments.values import Measured, Metric
 
 #: level of every interval. A verdict promises at most 5 % false alarms; the two points between are for what intervals
@@ -191,6 +191,7 @@ def trended(baseline: Sequence[tuple[float, float]], candidate: Sequence[tuple[f
 
     Least squares of value on arm and time, so that a drift that goes on is not taken for the step. Where ten and more
     points show that neighbours are alike, the error is widened by (1 + ρ)/(1 - ρ) and the freedom cut by the same.
+    A small arm that spreads more than a large one would lend its calm: then each arm counts with its own spread.
     """
     points = [*baseline, *candidate]
     n = len(points)
@@ -208,12 +209,28 @@ def trended(baseline: Sequence[tuple[float, float]], candidate: Sequence[tuple[f
     ordered = [r for _, r in sorted(zip(times, rest, strict=True))]
     rho = lag_correlation(ordered, fitted=2)
     wider = (1 + rho) / (1 - rho)
-    error = math.sqrt(math.fsum(r * r for r in rest) / (n - 3) / room * wider)
-    freedom = max(1.0, n / wider - 3)
+    square, freedom = math.fsum(r * r for r in rest) / (n - 3) / room, n / wider - 3
+    apart, apart_freedom = _unequal(step, rest, len(baseline))
+    if apart > square * (1 + 1e-9):
+        square, freedom = apart, min(freedom, apart_freedom / wider)
+    error, freedom = math.sqrt(square * wider), max(1.0, freedom)
     own = _residuals([at for at, _ in baseline], [value for _, value in baseline])
     spread = math.sqrt(math.fsum(r * r for r in own) / (len(own) - 2) * wider)
     noise = t_quantile(_NOISE, freedom) * spread * math.sqrt(1 / len(baseline) + 1 / len(candidate))
     return Contrast(change, error, freedom, noise, f"step beside a drift, {len(baseline)} + {len(candidate)} runs")
+
+
+def _unequal(step: Sequence[float], rest: Sequence[float], first: int) -> tuple[float, float]:
+    """Squared error of a step, and its freedom, when each arm has a spread of its own; ``first`` values are arm one's.
+
+    The three fitted parameters are taken off both arms alike. With arms of one size it is what pooling gives.
+    """
+    room = math.fsum(x * x for x in step)
+    squares = [
+        (math.fsum(r * r for r in own) / (len(own) - 1.5) * math.fsum(x * x for x in of) / room**2, len(own) - 1.5)
+        for own, of in ((rest[:first], step[:first]), (rest[first:], step[first:]))
+    ]
+    return squares[0][0] + squares[1][0], _welch(*squares)
 
 
 def blocked(
@@ -341,57 +358,3 @@ def _own_noise(blocks: Sequence[tuple[Sequence[float], Sequence[float]]], count:
     spread = math.sqrt(math.fsum(s * s for s in steps) / len(steps) / 2)
     each = len(runs) / count
     return t_quantile(_NOISE, len(steps)) * spread * math.sqrt(2 / (count * each))
-
-
-def t_quantile(p: float, freedom: float) -> float:
-    """The p-quantile of Student's t; ``p`` in [0.5, 1), ``freedom`` at least 1, taken down to tenths.
-
-    Examples
-    --------
-    >>> round(t_quantile(0.975, 4), 3), round(t_quantile(0.975, 2), 3)
-    (2.776, 4.303)
-    """
-    return _t_quantile(p, max(10, math.floor(min(freedom, 1e6) * 10 + 1e-9)) / 10)
-
-
-@cache
-def _t_quantile(p: float, freedom: float) -> float:
-    low, high = 0.0, 1.0
-    while _t_share(high, freedom) < p:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _t_share(middle, freedom) < p else (low, middle)
-    return (low + high) / 2
-
-
-def _t_share(t: float, freedom: float) -> float:
-    """P(T ≤ t) for t ≥ 0."""
-    x = freedom / (freedom + t * t)
-    return 1 - _beta_share(x, freedom / 2, 0.5) / 2
-
-
-def _beta_share(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction (Lentz's way of evaluating it)."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _beta_share(1 - x, b, a)
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
-    c, d = 1.0, 1 / _away(1 - (a + b) * x / (a + 1))
-    found = d
-    for m in range(1, 300):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d, c = 1 / _away(1 + even * d), _away(1 + even / c)
-        found *= d * c
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d, c = 1 / _away(1 + odd * d), _away(1 + odd / c)
-        found *= d * c
-        if abs(d * c - 1) < 1e-12:
-            break
-    return front * found
-
-
-def _away(value: float) -> float:
-    """Not zero."""
-    return value if abs(value) > _TINY else _TINY

@@ -7,6 +7,7 @@ training work is kept the same way. Times are Unix seconds UTC, durations second
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
@@ -26,6 +27,7 @@ State = Literal["planned", "running", "done", "abandoned"]
 Outcome = Literal["better", "worse", "no_difference", "inconclusive"]
 Gate = Literal["passed", "vetoed", "not_shown", "not_asked"]
 _STRICT: Final = ConfigDict(extra="forbid", allow_inf_nan=False)
+_SUMMARIES: Final = re.compile(r"mean|median|rate|p(?!0+(\.0+)?$)\d{1,2}(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,14 @@ class Metric:
     scale: Literal["ratio", "difference"] = "ratio"
     indifference: float = 0.03
 
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("name: is empty")
+        if not _SUMMARIES.fullmatch(self.summary):
+            raise ValueError(f"summary {self.summary[:40]!r}: write mean, median, rate, or a quantile as p95")
+        if not 0 <= self.indifference < 1:
+            raise ValueError("indifference: write a share from 0 to below 1, as 0.03 for 3 %")
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -63,6 +73,8 @@ class Measured:
     def __post_init__(self) -> None:
         if self.weights is not None and len(self.weights) != len(self.values):
             raise ValueError("weights: one is needed for each value")
+        if self.weights is not None and min(self.weights, default=0.0) < 0:
+            raise ValueError("weights: none may be below 0")
         told = [*self.values, *(self.weights or ()), *(x for x in (self.numerator, self.denominator) if x is not None)]
         if not all(map(math.isfinite, told)):
             raise ValueError("values: every one must be finite; leave out what was not measured")
@@ -92,6 +104,11 @@ class Run:
     gpus: float | None = None
     level: float | None = None  # requests at once, or a second, that were asked for
 
+    def __post_init__(self) -> None:
+        for name, value in (("duration_s", self.duration_s), ("gpus", self.gpus)):
+            if value is not None and value < 0:
+                raise ValueError(f"{name}: is below 0")
+
     @property
     def counts(self) -> bool:
         """Whether it is part of a verdict."""
@@ -115,6 +132,10 @@ class Arm:
     targets: tuple[str, ...] = ()
     quality_passed: float | None = None  # answers that passed
     quality_judged: float | None = None  # answers that were judged
+
+    def __post_init__(self) -> None:
+        if self.quality_passed is not None and not 0 <= self.quality_passed <= (self.quality_judged or 0.0):
+            raise ValueError("quality_passed: must be from 0 to quality_judged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +205,12 @@ class Prediction:
     value: float | None = None
     level: float = 0.8
     basis: str = ""
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError("low: is above high")
+        if not 0 < self.level < 1:
+            raise ValueError("level: write a share between 0 and 1, as 0.8")
 
     def holds(self, measured: float) -> bool:
         """Whether the measured change is inside, the ends included."""
@@ -256,6 +283,13 @@ class Experiment:
     notes: tuple[str, ...] = ()
     recommendation: str = ""  # id of the recommendation that it checks
 
+    def __post_init__(self) -> None:
+        names = [metric.name for metric in self.metrics]
+        if not names:
+            raise ValueError("metrics: one at least is needed; the first decides")
+        if len(set(names)) < len(names):
+            raise ValueError("metrics: each needs a name of its own")
+
     @property
     def primary(self) -> Metric:
         """The metric that decides."""
@@ -292,6 +326,16 @@ def other_differences(experiment: Experiment) -> tuple[str, ...]:
         for name in sorted({*a, *b})
         if name != factor and _plain(a.get(name, "")) != _plain(b.get(name, ""))
     )
+
+
+def unchanged(experiment: Experiment) -> str | None:
+    """That the engine reports the factor alike in both arms, as a sentence; None when it differs or was not told."""
+    factor, a, b = experiment.factor, experiment.baseline.effective, experiment.candidate.effective
+    if factor is None or a is None or b is None or factor.name not in a or factor.name not in b:
+        return None
+    if _plain(factor.baseline) == _plain(factor.candidate) or _plain(a[factor.name]) != _plain(b[factor.name]):
+        return None
+    return f"the engine reports {factor.name} = {b[factor.name]} in both arms: set but not in effect"
 
 
 def _plain(text: str) -> str:

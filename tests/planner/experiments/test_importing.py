@@ -319,7 +319,7 @@ def test_every_importer_has_the_name_of_what_it_reads() -> None:
 def runs(factor: float, start_s: float) -> list[Benchmark]:
     found = []
     for place in range(6):
-        rate = factor * (1000 + 7 * (place % 3))
+        rate = factor * (1000 + 7 * (place % 3) + place / 10)
         found.append(
             read(
                 AIPERF
