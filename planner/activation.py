@@ -117,7 +117,8 @@ def activation_peak(
     if sampler:
         sampler += held
     best = max(forward * point, sampler, vision)
-    least = max(forward * low, fewer * sampler * (1 - era.sampler_doubt), 0.0)
+    lean = era.sampler_least * min(sequences, tokens) * model.vocab + held if era.sampler_least else sampler
+    least = max(forward * low, fewer * min(lean, sampler * (1 - era.sampler_doubt)), 0.0)
     most = max(forward * high, sampler * (1 + era.sampler_doubt), vision * 2.0)
     names = {"forward pass": forward * point, "sampler": sampler, "image encoder": vision}
     biggest = max(names, key=lambda name: names[name])

@@ -33,12 +33,19 @@ class Era:
     fraction_by_ranks: Mapping[int, float] = field(default_factory=dict)  # from this many ranks on
     reserve_mib: Callable[[float, int, int, int], float] | None = None  # (card MiB, ranks, chunk, graph batch) → MiB
     vision_factor: bool = False  # the share shrinks with the size of an image encoder
+    vision_share: float = 1.0  # what is left of the share for any model with an image encoder
+    context_gib: Span = (
+        0.0,
+        0.0,
+        0.0,
+    )  # what the engine counts as outside PyTorch beside the rest: the driver's context
     tiers: tuple[Tier, ...] = (Tier(0, 256, 2048),)
     prompt_at_once: bool = False  # without chunking the profile runs max_model_len tokens
     chunk_above: int | None = None  # max_model_len above which chunking turns itself on
     chunk_tokens: int = 2048
     sampler_bytes: float = 0.0  # per sequence and vocabulary entry, at the profile's peak
     sampler_doubt: float = 0.06
+    sampler_least: float = 0.0  # the same where a leaner sampler is taken if it is installed; 0: there is none
     activation_factor: Span = (0.7, 1.0, 1.35)  # on the forward term
     graphs_counted: bool = False  # the graphs' estimate is taken from the KV pool
     hybrid: bool = False  # window and state layers are pooled in groups of their own

@@ -21,7 +21,10 @@ class World:
     """A service after a change, for the simulator: what runs, what arrives, and what an hour costs.
 
     ``sigma`` is the one-sigma error (log units) of how the change moves the cost of a step; ``turned_away_ratio``: share
-    of the requests that the change itself refuses or sends elsewhere; ``elsewhere_usd_per_hour``: what those cost there.
+    of the requests that the change itself refuses; ``served_elsewhere_ratio``: share that another service answers, and
+    ``elsewhere_usd_per_hour`` what that costs; ``trace`` has neither. ``excess_only``: only what one sends beyond its
+    share is refused. ``parts``: (weight of each request, fleet, trace) of
+    times with a fleet of their own, run instead of ``fleet`` where given.
     """
 
     fleet: Fleet
@@ -30,6 +33,9 @@ class World:
     sigma: float = 0.0
     turned_away_ratio: float = 0.0
     elsewhere_usd_per_hour: float = 0.0
+    served_elsewhere_ratio: float = 0.0
+    excess_only: bool = False
+    parts: tuple[tuple[float, Fleet, Trace], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,11 @@ class Gpu:
     confidence: str = ""
 
     @property
+    def may_be_nvidia(self) -> bool:
+        """Whether nothing says that it is another maker's."""
+        return self.vendor in ("", "NVIDIA")
+
+    @property
     def is_a100(self) -> bool:
         """Whether it is an A100, which engines treat apart from other cards of its size."""
         return "a100" in self.name.casefold()
@@ -104,6 +109,9 @@ def find(name: str, known: Iterable[Gpu]) -> Gpu | None:
 def key_spaced(name: str) -> str:
     """As ``key`` with the words kept apart, and "80 GB" as one word."""
     text = re.sub(r"nvidia|tesla|geforce|amd|instinct|huawei|unified|\(.*?\)", " ", name.casefold())
+    text = re.sub(r"^\s*\d+\s*x\s*", " ", text)  # "8x H100": the count is no part of the name
+    text = re.sub(r"\b(hbm\d*e?|gddr\d*x?|laptop|gpus?|desktop)\b", " ", text)
+    text = re.sub(r"\b(rtx|gaudi)\s*(?=\d)", r"\1 ", text).replace("dgx spark", "gb10")
     return re.sub(r"(\d)\s*(gb|gib|g)\b", r"\1gb", text)
 
 
@@ -111,7 +119,8 @@ def _holds(part: str, gpu: Gpu) -> bool:
     words = key_spaced(gpu.name).replace("-", " ").split()
     if part.endswith("gb") and part[:-2].isdigit():
         return gpu.nominal_gb is not None and abs(gpu.nominal_gb - float(part[:-2])) <= 0.08 * float(part[:-2])
-    return part in words or any(word.startswith(part) and not part.isdigit() for word in words if len(part) > 3)
+    starts = len(part) > 3 or part == "sxm"  # "SXM" is SXM2, SXM4 or SXM5
+    return part in words or (starts and not part.isdigit() and any(word.startswith(part) for word in words))
 
 
 def chosen(name: str, known: Iterable[Gpu]) -> Gpu:

@@ -60,7 +60,7 @@ def ledger(request: Request) -> Ledger:
     held = engine_weights(request)
     probe = capacity(request, first.era, first.settings, size.point if size else 0.0)
     outcome, reason = _outcome(
-        request, first, probe, bound=1 if "max_model_len" in request.soft and request.max_model_len is None else 0
+        request, first, probe, lenient="max_model_len" in request.soft and request.max_model_len is None
     )
     others = {_outcome(request, run, probe, bound=bound)[0] for run in runs for bound in (-1, 1)}
     return Ledger(
@@ -92,8 +92,13 @@ def _shown(request: Request, run: _Run) -> tuple[Line, ...]:
     return lines
 
 
-def _outcome(request: Request, run: _Run, need: Capacity, *, bound: int = 0) -> tuple[Outcome, str]:
-    """Whether it starts; ``bound`` -1 and 1 ask at the pessimistic and the optimistic end."""
+def _outcome(
+    request: Request, run: _Run, need: Capacity, *, bound: int = 0, lenient: bool = False
+) -> tuple[Outcome, str]:
+    """Whether it starts; ``bound`` -1 and 1 ask at the pessimistic and the optimistic end.
+
+    ``lenient``: the length is not told, so that a refusal for it alone needs the optimistic end to refuse too.
+    """
     card, size = request.gpu.total_gib, run.pool.size
     if card is None or size is None:
         held = total(line.size for line in run.pool.lines)
@@ -111,7 +116,7 @@ def _outcome(request: Request, run: _Run, need: Capacity, *, bound: int = 0) -> 
             return "oom", f"weights and the activation peak take {weights_gib + peak:.1f} of {card.point:.1f} GiB"
     if pool_bytes <= 0:
         return "fail", f"nothing is left for the KV cache ({pool_bytes / GIB:.2f} GiB)"
-    if request.engine.rule == "share_of_total" and pool_bytes < need.need_bytes:
+    if request.engine.rule == "share_of_total" and (size.high if lenient else pool_bytes) < need.need_bytes:
         return "fail", (
             f"one request of {run.settings.max_model_len:,} tokens needs {need.need_bytes / GIB:.2f} GiB of KV cache, "
             f"{pool_bytes / GIB:.2f} GiB are left"
@@ -138,6 +143,8 @@ def _unknown(request: Request, run: _Run, weights_unknown: tuple[str, ...]) -> t
         found.append(f"the facts of {request.gpu.name} are of low confidence ({request.gpu.source})")
     if not request.version.told:
         found.append(f"the version of {request.engine.title}; taken as {request.version.text}")
+    if run.era.sampler_least and request.gpu.may_be_nvidia:
+        found.append("whether FlashInfer is installed: its sampler takes a third of the memory; taken as not")
     flags = request.engine.flags
     words = {"fraction": "fraction", "max_num_seqs": "max_num_seqs", "batched_tokens": "batched_tokens"}
     for name, flag in words.items():

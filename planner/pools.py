@@ -150,7 +150,8 @@ def _share_of_total(request: Request, era: Era, resolved: Settings, held: Weight
     ranks = request.layout.tp * request.layout.pp
     lines = [
         Line("weights", held.total), *_extras(request), Line("activation peak", peak.total),
-        Line("outside PyTorch", _span(request.engine.outside(ranks), f"context, libraries, buffers of {ranks} ranks")),
+        Line("outside PyTorch", total([_span(request.engine.outside(ranks), ""), _span(era.context_gib, "")],
+                                      f"context, libraries, buffers of {ranks} ranks")),
     ]  # fmt: skip
     captured = graphs(request, resolved, counted=True) if era.graphs_counted else None
     if captured:
@@ -241,6 +242,8 @@ def _fixed_context(request: Request, era: Era, resolved: Settings, held: Weights
 
 
 def _peak(request: Request, era: Era, resolved: Settings) -> Peak:
+    if not request.gpu.may_be_nvidia:
+        era = replace(era, sampler_least=0.0)  # FlashInfer is CUDA's
     return activation_peak(
         request.model, request.layout, era, tokens=resolved.batched_tokens, sequences=resolved.max_num_seqs,
         text_only=request.text_only, split_k=era.split_k if "int4" in request.scheme.name else 0,

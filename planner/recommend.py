@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import exp, hypot, sqrt
 from typing import Final, Literal
 
 from goodwatch.core.errors import ConfigError
 from planner.candidate import LEVERS, Abstained, Advice, Candidate, Effect, Proposal, Strategy, World
 from planner.estimate import Estimate
 from planner.evidence import Evidence
-from planner.twin import Drawn, differences, draws, effect, ratios, reproduces
+from planner.strategies._models import grounded
+from planner.twin import Doubt, Drawn, differences, draws, effect, ratios, seen_doubt
 
 Mode = Literal["restore", "save"]
 
@@ -25,8 +27,11 @@ LEAST_REQUESTS: Final = 300
 _LEAST_SAVING: Final = 0.03
 #: a gain of attainment below this is not worth a change
 _LEAST_GAIN: Final = 0.01
-#: how far the pessimistic end of a saving candidate's attainment may lie below that of staying
-_GIVEN_UP: Final = 0.005
+#: share of the gap to the objective that a change must surely close to be advice, and to be tried before paying more
+_LEAST_CLOSED: Final = 0.1
+_LIKELY: Final = 0.5
+#: costs that are as good as equal
+_NEAR: Final = 0.03
 _HOURS_PER_WEEK: Final = 168.0
 #: candidates that come close are listed, up to this many
 _SHOWN: Final = 6
@@ -47,20 +52,23 @@ def recommend(evidence: Evidence, strategies: Sequence[Strategy], *, mode: Mode 
     refused = refusal(evidence)
     if refused:
         return _none(evidence, refused, evidence.missing)
-    stay_draws = draws(staying(evidence), evidence.sigma, evidence.limits)
+    doubt = seen_doubt(staying(evidence), evidence.sigma, evidence.limits, evidence.seen)
+    if doubt is None:
+        return _none(evidence, _unlike(evidence), evidence.missing)
+    asked, doubt = _centred(evidence, doubt)
+    stay_draws = draws(staying(asked), doubt, evidence.limits)
     stay = effect(stay_draws, "simulated as it runs")
-    if reproduces(stay, evidence.seen.attained) is False:
-        return _none(evidence, _unlike(stay, evidence), evidence.missing, stay)
-    wanted = mode or ("restore" if stay.attainment.point < evidence.objective else "save")
+    wanted = mode or _wanted(evidence, stay)
     abstained: list[Abstained] = []
     tried: list[Candidate] = []
+    asked = grounded(asked)
     for strategy in strategies:
-        answer = strategy.propose(evidence)
+        answer = strategy.propose(asked)
         if isinstance(answer, Abstained):
             abstained.append(answer)
             continue
-        tried += [_tried(one, evidence, stay, stay_draws, wanted) for one in answer]
-    good = ordered([one for one in tried if one.helps], evidence.objective, wanted)
+        tried += [_tried(one, asked, doubt, (stay, stay_draws), wanted) for one in answer]
+    good = ordered([one for one in tried if one.helps], stay, evidence.objective, wanted)
     lost = sorted((one for one in tried if not one.helps), key=lambda one: -one.effect.attainment.point)
     reason = "" if good else _why_stay(stay, evidence, wanted, len(tried))
     return Advice(
@@ -94,47 +102,102 @@ def hourly(evidence: Evidence, replicas: int, *, gpus_per_replica: int | None = 
     return None if evidence.usd_per_gpu_hour is None else evidence.usd_per_gpu_hour.scaled(gpus)
 
 
-def ordered(found: Sequence[Candidate], objective: float, mode: Mode) -> list[Candidate]:
-    """Best first. Restoring: those that surely reach the objective, gentlest and cheapest first, then by the sure gain."""
+def ordered(found: Sequence[Candidate], stay: Effect, objective: float, mode: Mode) -> list[Candidate]:
+    """Best first.
 
-    def place(one: Candidate) -> tuple[float, ...]:
-        sure = one.effect.attainment.low
-        lever = LEVERS.index(one.proposal.lever)
-        gated = 1.0 if one.proposal.gate else 0.0
-        canary = 1.0 if one.proposal.canary_only else 0.0
-        if mode == "save":
-            saved = one.saving_usd_per_week.low if one.saving_usd_per_week else 0.0
-            return (canary, gated, -saved, lever)
-        if sure >= objective:
-            cost = one.cost_ratio.high if one.cost_ratio else 1.0
-            return (canary, 0.0, gated, lever, cost, -sure)
-        return (canary, 1.0, gated, -round(sure, 2), lever)
+    Restoring: those that surely reach the objective at no more money than today; then those that likely do, for they cost
+    little to try and surely help; then those that reach it with more money; then by the sure gain. Among equals, and
+    when saving: the least bill for what is served, and of those within 3 % of it the gentlest.
+    """
+    tiers: dict[int, list[Candidate]] = {}
+    for one in found:
+        tiers.setdefault(_tier(one, stay, objective) if mode == "restore" else 0, []).append(one)
+    placed = []
+    for tier in sorted(tiers):
+        if tier == _NOT_REACHED:
+            placed += sorted(tiers[tier], key=lambda one: (-round(one.effect.attainment.low, 2), _gentle(one)))
+            continue
+        least = min(_dear(one) for one in tiers[tier])
+        placed += sorted(
+            tiers[tier], key=lambda one: (_near(one, least), _gentle(one), _dear(one), -one.effect.attainment.low)
+        )
+    return placed
 
-    return sorted(found, key=place)
+
+_NOT_REACHED: Final = 3
 
 
-def _tried(proposal: Proposal, evidence: Evidence, stay: Effect, stay_draws: Sequence[Drawn], mode: Mode) -> Candidate:
-    """A proposal with its effect, and whether it surely helps."""
+def _tier(one: Candidate, stay: Effect, objective: float) -> int:
+    """0: surely reaches the objective for today's money; 1: likely does; 2: reaches it for more; 3: does not."""
+    told = one.effect.attainment
+    now, then = stay.usd_per_hour, one.effect.usd_per_hour
+    more = then.point > now.point * (1 + _NEAR) if now and then else one.proposal.lever == "hardware"
+    if told.low >= objective:
+        return 2 if more else 0
+    closed = (told.low - stay.attainment.low) >= _LIKELY * (objective - stay.attainment.low)
+    return 1 if told.point >= objective and closed and not more else _NOT_REACHED
+
+
+def _dear(one: Candidate) -> float:
+    """The bill of what is served, at the pessimistic end; without a price, what is refused still counts."""
+    world = one.proposal.world
+    served = 1.0 if world.excess_only else 1 - world.turned_away_ratio
+    bill = one.effect.usd_per_hour
+    return (bill.high if bill else 1.0) / max(1e-9, served)
+
+
+def _near(one: Candidate, least: float) -> float:
+    return 0.0 if _dear(one) <= least * (1 + _NEAR) else _dear(one)
+
+
+def _gentle(one: Candidate) -> int:
+    """How easily it is undone; what needs a quality gate is as a change of precision at best."""
+    place = LEVERS.index(one.proposal.lever)
+    return max(place, LEVERS.index("precision")) if one.proposal.gate else place
+
+
+def _centred(evidence: Evidence, doubt: Doubt) -> tuple[Evidence, Doubt]:
+    """The fitted step moved to the middle of what the measured attainment leaves of its error."""
+    centre = doubt.at(0.5)
+    fleet = replace(evidence.fleet, cost=evidence.fleet.cost.scaled(exp(centre)))
+    return replace(evidence, fleet=fleet), replace(doubt, centre=centre)
+
+
+def _wanted(evidence: Evidence, stay: Effect) -> Mode:
+    """What was measured says whether attainment is to be restored; the twin only where that is open."""
+    low, high = evidence.seen.attained or (0.0, 1.0)
+    if high < evidence.objective or low >= evidence.objective:
+        return "restore" if high < evidence.objective else "save"
+    return "restore" if stay.attainment.point < evidence.objective else "save"
+
+
+def _tried(
+    proposal: Proposal, evidence: Evidence, doubt: Doubt, stay: tuple[Effect, Sequence[Drawn]], mode: Mode
+) -> Candidate:
+    """A proposal with its effect beside that of staying (and its draws), and whether it surely helps."""
+    now, now_draws = stay
     try:
-        own = draws(proposal.world, evidence.sigma, evidence.limits)
+        own = draws(_later(proposal.world, len(evidence.trace)), doubt, evidence.limits)
     except ConfigError as error:
         nothing = Estimate(0.0, 0.0, 0.0)
-        return Candidate(proposal, stay, nothing, None, None, helps=False, why_not=str(error))
+        return Candidate(proposal, now, nothing, None, None, helps=False, why_not=str(error))
     found = effect(own, "simulated after the change")
-    gain = differences([one.attained_ratio for one in own], [one.attained_ratio for one in stay_draws])
-    cost = _bounded(
-        ratios([one.usd_per_million_good for one in own], [one.usd_per_million_good for one in stay_draws]),
-        proposal.touches_ratio,
-    )
+    gain = differences([one.attained_ratio for one in own], [one.attained_ratio for one in now_draws])
+    cost = ratios([one.usd_per_million_good for one in own], [one.usd_per_million_good for one in now_draws])
+    if mode == "save" and cost is not None:
+        cost = cost.at_least(1 - proposal.touches_ratio)  # Amdahl: the rest of the bill stays
     assert gain is not None
-    one = Candidate(proposal, found, gain, _saving(own, stay_draws), cost, helps=True)
-    why_not = _why_not(one, stay, evidence.objective, mode)
+    one = Candidate(proposal, found, gain, _saving(own, now_draws), cost, helps=True)
+    why_not = _why_not(one, now, evidence.objective, mode)
     return replace(one, helps=not why_not, why_not=why_not)
 
 
-def _bounded(ratio: Estimate | None, touches: float) -> Estimate | None:
-    """Amdahl: a change that touches a share of the bill leaves the rest of it."""
-    return None if ratio is None else ratio.at_least(1 - touches)
+def _later(world: World, requests: int) -> World:
+    """The world with the traffic to come: the window's rate is known to one part in the root of its requests only.
+
+    More requests are as a slower step. Staying has no such doubt here, for it is as it was measured.
+    """
+    return replace(world, sigma=hypot(world.sigma, 1 / sqrt(requests)))
 
 
 def _saving(own: Sequence[Drawn], stay: Sequence[Drawn]) -> Estimate | None:
@@ -146,14 +209,19 @@ def _saving(own: Sequence[Drawn], stay: Sequence[Drawn]) -> Estimate | None:
 def _why_not(one: Candidate, stay: Effect, objective: float, mode: Mode) -> str:
     """Why a candidate is no advice; "" when it is."""
     gain, cost = one.gain, one.cost_ratio
-    if mode == "restore":
-        inside = f"attainment changes by {gain.low:+.1%} to {gain.high:+.1%}: the gain is inside the band"
-        return inside if gain.low < _LEAST_GAIN else ""
-    floor = objective if stay.attainment.low >= objective else stay.attainment.low - _GIVEN_UP
-    if one.effect.attainment.low < floor:
-        return f"attainment could fall to {one.effect.attainment.low:.1%}"
     if one.proposal.canary_only:
-        return "a model cannot tell whether it is cheaper; try it on one replica"
+        return "a model cannot tell whether it is better; try it on one replica"
+    if mode == "restore":
+        if gain.low >= max(_LEAST_GAIN, _LEAST_CLOSED * (objective - stay.attainment.point)):
+            return ""
+        small = (
+            "the gain is inside the band"
+            if gain.low < _LEAST_GAIN
+            else f"too little for an objective of {objective:.4g}"
+        )
+        return f"attainment changes by {gain.low:+.1%} to {gain.high:+.1%}: {small}"
+    if one.effect.attainment.low < objective:
+        return f"attainment could fall to {one.effect.attainment.low:.1%}"
     if cost is None or one.saving_usd_per_week is None:
         return "no price is known, so that it is not known what it saves"
     if cost.high > 1 - _LEAST_SAVING:
@@ -169,11 +237,12 @@ def _why_stay(stay: Effect, evidence: Evidence, mode: Mode, tried: int) -> str:
     return f"stay: {attained} meets the {goal}, and none of {tried} changes surely saves anything"
 
 
-def _unlike(stay: Effect, evidence: Evidence) -> str:
+def _unlike(evidence: Evidence) -> str:
     low, high = evidence.seen.attained or (0.0, 0.0)
     return (
-        f"the model of the running service gives an attainment of {stay.attainment.low:.1%} to {stay.attainment.high:.1%}"
-        f" and {low:.1%} to {high:.1%} was measured: it does not know what limits this service"
+        f"an attainment of {low:.1%} to {high:.1%} was measured, and the model of the running service does not come to it at "
+        f"any step time within three of its errors ({evidence.sigma:.0%} each): it does not know what limits this service "
+        "(failing requests, a gateway, a busy host?)"
     )
 
 

@@ -188,14 +188,16 @@ def fraction(request: Request, era: Era, total_gib: float | None, chunk: int, gr
         if "fraction" in request.soft:
             return Estimate(era.fraction, era.fraction - 0.01, era.fraction + 0.03, f"default of {flag}; not told")
         return exactly(era.fraction, f"default of {flag}")
+    sees = request.model.vision is not None and not request.text_only
     if era.reserve_mib is not None and total_gib:
         card_mib = total_gib * 1024 * 1.01  # nvidia-smi's total, which the engine asks, is above CUDA's by about 1 %
         share = round((card_mib - era.reserve_mib(card_mib, ranks, chunk, graph)) / card_mib, 3)
-        if era.vision_factor and request.model.vision and not request.text_only:
+        if era.vision_factor and request.model.vision and sees:
             share *= vision_factor(*request.model.vision)
         return Estimate(share, share - 0.01, share + 0.01, f"computed as {flag} is")
     steps = [share for least, share in sorted(era.fraction_by_ranks.items()) if least <= ranks]
-    return exactly(steps[-1] if steps else 0.88, f"default of {flag}")
+    share = steps[-1] if steps else 0.88
+    return exactly(share * era.vision_share if sees else share, f"default of {flag}")
 
 
 def vision_factor(layers: int, hidden: int) -> float:

@@ -219,7 +219,7 @@ def case_rows(path: Path) -> list[dict[str, Any]]:
     ConfigError
         The file cannot be read or holds no cases.
     """
-    return [evaluate(case, engine_budgets(), accelerators()) for case in read_cases(path, ("engine", "model"))]
+    return [evaluate(case, engine_budgets(), accelerators()) for case in read_cases(path)]
 
 
 def show_vram(console: Console, found: Ledger, advice: Iterable[Change] = ()) -> None:

@@ -43,7 +43,9 @@ ENGINE: Final = EngineBudget(
     load_gib=(0.03, 0.13, 0.3),
     eras=(
         Era((0, 0), fraction_by_ranks={1: 0.88, 2: 0.87, 4: 0.85, 8: 0.81, 16: 0.79}, tiers=_OLD_TIERS, state_ratio=1,
-            source="server_args.py of 0.4"),
+            vision_share=0.95, source="server_args.py of 0.4; model_runner.py: 5 % less for a multimodal model"),
+        Era((0, 4, 5), fraction_by_ranks={1: 0.88, 2: 0.87, 4: 0.85, 8: 0.81, 16: 0.79}, tiers=_OLD_TIERS, state_ratio=1,
+            vision_share=0.90, source="model_runner.py: 10 % less for a multimodal model"),
         Era((0, 4, 8), reserve_mib=_by_size, vision_factor=True, tiers=_TIERS, state_ratio=1,
             source="server_args.py of 0.4.10"),
         Era((0, 5, 4), reserve_mib=_by_work, vision_factor=True, tiers=_TIERS, hybrid=True, state_ratio=3,

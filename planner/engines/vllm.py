@@ -10,9 +10,15 @@ from planner.engines._common import VLLM_FLAGS
 _SORTING: Final = 38.25
 # 16-bit and fp32 logits, probabilities, noise: the Triton kernel that masks in place (vllm pull request 33538)
 _MASKING: Final = 14.0
+# V1 samples with FlashInfer wherever that is installed (topk_topp_sampler.py of 0.8.3 to 0.11.0), else it sorts; from
+# 0.11.1 on only where asked (vllm pull request 26859). 16-bit and fp32 logits, probabilities, and one more copy.
+_IF_INSTALLED: Final = 14.0
 # FlashInfer samples from logits and keeps no second copy (vllm pull request 40376)
 _FUSED: Final = 10.0
 
+# 0.6.3 and 0.6.4 took the driver's context for their own: 0.15, 0.35, 0.47 and 0.73 GiB outside PyTorch on four kinds
+# of cards, where later versions report 0.01 to 0.35
+_CONTEXT: Final[Span] = (0.05, 0.25, 0.6)
 _FRAGMENTED: Final[Span] = (1.0, 1.3, 4.0)
 _EAGER_PEAK: Final[Span] = (0.85, 1.0, 1.25)
 _LARGE: Final = Tier(70, 1024, 8192, a100=False)
@@ -35,13 +41,20 @@ ENGINE: Final = EngineBudget(
         Era((0, 4), 0.90, prompt_at_once=True, activation_factor=_EAGER_PEAK, sampler_bytes=_SORTING, source="worker.py, V0"),
         Era((0, 5, 4), 0.90, prompt_at_once=True, activation_factor=_EAGER_PEAK, chunk_above=32768, chunk_tokens=512, sampler_bytes=_SORTING,
             source="arg_utils.py: chunked prefill turns itself on above 32k"),
+        Era((0, 6, 3), 0.90, prompt_at_once=True, activation_factor=_EAGER_PEAK, chunk_above=32768, chunk_tokens=512,
+            sampler_bytes=_SORTING, context_gib=_CONTEXT, source="worker.py of 0.6.3: all of the card less PyTorch's part"),
+        Era((0, 6, 5), 0.90, prompt_at_once=True, activation_factor=_EAGER_PEAK, chunk_above=32768, chunk_tokens=512,
+            sampler_bytes=_SORTING, source="vllm pull request 10511: only what is added after the first reading"),
         Era((0, 7), 0.90, prompt_at_once=True, activation_factor=_EAGER_PEAK, chunk_above=32768, chunk_tokens=2048, sampler_bytes=_SORTING,
             source="config.py of 0.7"),
-        Era((0, 8, 3), 0.90, tiers=(Tier(70, 1024, 8192), _SMALL), sampler_bytes=_SORTING,
+        Era((0, 8, 3), 0.90, tiers=(Tier(70, 1024, 8192), _SMALL), sampler_bytes=_SORTING, sampler_least=_IF_INSTALLED,
             source="arg_utils.py of 0.8.5, V1: A100 not yet left out"),
-        Era((0, 9), 0.90, tiers=(_LARGE, _SMALL), sampler_bytes=_SORTING, source="vllm pull request 17885"),
-        Era((0, 10), 0.90, tiers=(_LARGE, _SMALL), sampler_bytes=_SORTING, hybrid=True, expert_rows=128,
-            source="hybrid KV cache manager; Triton's Hopper layout of MXFP4 pads both sides"),
+        Era((0, 9), 0.90, tiers=(_LARGE, _SMALL), sampler_bytes=_SORTING, sampler_least=_IF_INSTALLED,
+            source="vllm pull request 17885"),
+        Era((0, 10), 0.90, tiers=(_LARGE, _SMALL), sampler_bytes=_SORTING, sampler_least=_IF_INSTALLED, hybrid=True,
+            expert_rows=128, source="hybrid KV cache manager; Triton's Hopper layout of MXFP4 pads both sides"),
+        Era((0, 11, 1), 0.90, tiers=(_LARGE, _SMALL), sampler_bytes=_SORTING, hybrid=True, expert_rows=128,
+            source="as 0.10; FlashInfer's sampler only where asked (pull request 26859)"),
         Era((0, 12), 0.90, tiers=(_LARGE, _SMALL), sampler_bytes=_SORTING, hybrid=True, source="as 0.10"),
         Era((0, 17), 0.90, tiers=(_LARGE, _SMALL), sampler_bytes=_MASKING, sampler_doubt=0.35, hybrid=True,
             source="vllm pull request 33538: top-k and top-p in place"),

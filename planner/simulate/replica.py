@@ -12,6 +12,8 @@ from planner.simulate.trace import Trace
 
 #: share of the cache that prefixes without a user may keep
 _PREFIX_SHARE = 0.5
+#: steps that must fit before a retracted request is taken in again where prompts run alone (SGLang, retract_decode_steps)
+_RETRACT_STEPS = 20
 
 
 class Replica:
@@ -109,13 +111,16 @@ class Replica:
             tokens = trace.input_tokens[request] + self._done.get(request, 0)
             cached = min(self._hit(request), tokens - 1)
             need = tokens - cached + block
+            if request in self._done and not self.rules.mixed:
+                # a retracted request waits for room to decode; else it is retracted again before anyone made a token
+                need += int(_RETRACT_STEPS * self._grow * len(self.running))
             if self.used + need + self._woken(request) > self._room and (self.running or self._prefilling):
                 return
             heappop(self.waiting)
             self._pin(request)
             self._cached[request] = cached
             self.hits += cached
-            self.used += need - block / 2
+            self.used += tokens - cached + block / 2
             self._prefilling.append([request, 1 if self.prefilled else tokens - cached])
 
     def _hit(self, request: int) -> int:

@@ -177,11 +177,23 @@ def deployment(asked: Named) -> Deployment:
     ConfigError
         Model, card or precision cannot be resolved; a layout that does not fit the cards or the model.
     """
-    layout, engine = asked.layout, asked.engine
     facts, taken, doubt = model_of(asked.model, asked.params, asked.active)
     scheme, how = scheme_of(asked.precision, asked.model, asked.flags)
-    card: Peaks = peaks(asked.gpu)
-    unknown = [one for one in (taken, how, *facts.unknown) if one]
+    found = built(facts, scheme, peaks(asked.gpu), asked)
+    unknown = (*(one for one in (taken, how) if one), *found.unknown)
+    return replace(found, unknown=unknown, doubt=found.doubt + doubt)
+
+
+def built(facts: ModelFacts, scheme: Scheme, card: Peaks, asked: Named) -> Deployment:
+    """The same of facts that are at hand; ``asked`` gives engine, layout, type of the cache and flags, its names are not read.
+
+    Raises
+    ------
+    ConfigError
+        A layout that does not fit the model.
+    """
+    layout, engine = asked.layout, asked.engine
+    unknown, doubt = [*facts.unknown], 0.0
     if card.doubtful:
         unknown.append(f"the peaks of {card.name} are of low confidence")
         doubt += 0.1

@@ -73,7 +73,7 @@ def _links(row: Mapping[str, Any]) -> tuple[float, float]:
     """Bytes/s of one direction, between two cards and among more: half of the catalogue's figure (both directions)."""
     link = str(row.get("link", ""))
     pcie = next((speed for mark, speed in _PCIE if mark in link), _PCIE[1][1])
-    if not row.get("link_gb_s"):
+    if not row.get("link_gb_s") or "to CPU" in link:  # a link to the host's processor joins no two cards
         return pcie, pcie
     told = float(row["link_gb_s"]) * 1e9 / 2
     return told, pcie if "bridge" in link else told

@@ -20,7 +20,7 @@ class ChunkedPrefill:
         if evidence.fleet.prefill_replicas:
             return Abstained(self.name, "prompts run on workers of their own")
         if evidence.fleet.scheduler.mixed:
-            return Abstained(self.name, "it is on")
+            return Abstained(self.name, "chunked prefill is on")
         stay = staying(evidence)
         scheduler = replace(evidence.fleet.scheduler, mixed=True)
         longest = max(evidence.trace.input_tokens)

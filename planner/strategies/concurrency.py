@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 from typing import Final
 
 from planner.candidate import Abstained, Proposal, World
 from planner.evidence import Evidence
 from planner.recommend import staying
-from planner.strategies._models import preview
+from planner.strategies._models import robust
 
-_SEQUENCES: Final = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+_SEQUENCES: Final = (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024)
 _BATCHED: Final = (512, 1024, 2048, 4096, 8192, 16_384)
+#: attainment above which neither flag can give more
+_GOOD: Final = 0.995
 #: proposals of each kind that are simulated in full
 _BEST: Final = 2
 
@@ -29,8 +32,11 @@ class Concurrency:
         return found
 
     def _sequences(self, evidence: Evidence) -> list[Proposal]:
-        now = evidence.fleet.scheduler.max_num_seqs
-        values = [one for one in _SEQUENCES if one != now]
+        if evidence.vram is not None and evidence.vram.engine.rule == "fixed_context":
+            return []  # each slot reserves its whole context: max_model_len looks at both
+        scheduler = evidence.fleet.scheduler
+        now = scheduler.max_num_seqs
+        values = [one for one in _SEQUENCES if one != now and one <= scheduler.max_num_batched_tokens]
         return self._best(evidence, "max_num_seqs", now, values)
 
     def _batched(self, evidence: Evidence) -> list[Proposal]:
@@ -41,12 +47,15 @@ class Concurrency:
         return self._best(evidence, "max_num_batched_tokens", scheduler.max_num_batched_tokens, values)
 
     def _best(self, evidence: Evidence, flag: str, now: int, values: list[int]) -> list[Proposal]:
-        stay = preview(staying(evidence), evidence)
-        if stay is None:
+        stay = robust(staying(evidence), evidence)
+        if stay is None or stay >= _GOOD:
             return []
-        tried = [(one, self._world(evidence, flag, one)) for one in values]
-        runs = [(drawn.attained_ratio, -abs(one - now), one, world) for one, world in tried
-                if (drawn := preview(world, evidence)) is not None and drawn.attained_ratio > stay.attained_ratio]  # fmt: skip
+        runs = []
+        for one in values:
+            world = self._world(evidence, flag, one)
+            found = robust(world, evidence)
+            if found is not None and found > stay:
+                runs.append((round(found, 2), -abs(log(one / now)), one, world))
         runs.sort(key=lambda run: run[:2], reverse=True)
         return [self._proposal(evidence, flag, now, one, world) for _, _, one, world in runs[:_BEST]]
 
@@ -56,8 +65,6 @@ class Concurrency:
         now = evidence.fleet.scheduler
         sequences = flag == "max_num_seqs"
         scheduler = replace(now, max_num_seqs=value) if sequences else replace(now, max_num_batched_tokens=value)
-        if scheduler.max_num_batched_tokens < scheduler.max_num_seqs:
-            scheduler = replace(scheduler, max_num_batched_tokens=scheduler.max_num_seqs)
         return replace(stay, fleet=replace(stay.fleet, scheduler=scheduler))
 
     def _proposal(self, evidence: Evidence, flag: str, now: int, value: int, world: World) -> Proposal:

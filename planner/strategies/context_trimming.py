@@ -9,7 +9,7 @@ from typing import Final
 from planner.candidate import Abstained, Proposal
 from planner.evidence import Evidence
 from planner.recommend import staying
-from planner.strategies._models import prompt_share
+from planner.strategies._models import prompt_share, shift_sigma, split_by_model
 
 
 class ContextTrimming:
@@ -24,10 +24,15 @@ class ContextTrimming:
             return Abstained(
                 self.name, "nobody knows what prompts could do without", "share of input that is not needed"
             )
+        evidence = split_by_model(evidence)
         trace = evidence.trace
         shorter = array("q", [max(1, round(tokens * (1 - share))) for tokens in trace.input_tokens])
         held = array("q", [min(a, b - 1) for a, b in zip(trace.cached_tokens, shorter, strict=True)])
-        world = replace(staying(evidence), trace=replace(trace, input_tokens=shorter, cached_tokens=held))
+        world = replace(
+            staying(evidence),
+            trace=replace(trace, input_tokens=shorter, cached_tokens=held),
+            sigma=shift_sigma("lengths"),
+        )
         return [
             Proposal(
                 self.name, "admission", f"prompts {share:.0%} shorter", {"input_spare_ratio": share}, world,

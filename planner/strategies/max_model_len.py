@@ -11,7 +11,7 @@ from planner.recommend import staying
 from planner.strategies._models import room
 
 #: the new limit over the longest request that was seen
-_SPARE: Final = 1.25
+_SPARE: Final = 1.5
 _ROUND: Final = 1024
 
 

@@ -10,10 +10,12 @@ from planner.candidate import Abstained, Proposal
 from planner.evidence import Evidence
 from planner.recommend import staying
 from planner.simulate.trace import Trace
-from planner.strategies._models import prompt_share
+from planner.strategies._models import prompt_share, shift_sigma, split_by_model
 
 #: share of input tokens below which a shared beginning is not worth a restart
 _WORTH: Final = 0.05
+#: error of a prediction at another hit ratio
+_ERROR: Final = shift_sigma("hit_ratio")
 
 
 class PrefixCaching:
@@ -23,6 +25,7 @@ class PrefixCaching:
 
     def propose(self, evidence: Evidence) -> list[Proposal] | Abstained:
         """The cache on, or prefixes kept together."""
+        evidence = split_by_model(evidence)
         if evidence.fleet.scheduler.prefix_cache and evidence.settings.get("prefix_caching") is not False:
             return self._together(evidence)
         share = evidence.shared_ratio
@@ -36,7 +39,9 @@ class PrefixCaching:
     def _on(self, evidence: Evidence, share: float) -> Proposal:
         stay = staying(evidence)
         scheduler = replace(evidence.fleet.scheduler, prefix_cache=True)
-        world = replace(stay, fleet=replace(stay.fleet, scheduler=scheduler), trace=cached(evidence.trace, share))
+        world = replace(
+            stay, fleet=replace(stay.fleet, scheduler=scheduler), trace=cached(evidence.trace, share), sigma=_ERROR
+        )
         return Proposal(
             self.name, "flags", "prefix caching on", {"prefix_caching": True}, world,
             f"{share:.0%} of the input tokens begin as an earlier prompt did, and are computed again each time",
@@ -54,7 +59,10 @@ class PrefixCaching:
             text = f"{share - hit:.0%} of the input could hit and does not: put what differs at the end of prompts"
             return Abstained(self.name, text)
         world = replace(
-            staying(evidence), fleet=replace(fleet, routing="prefix_aware"), trace=cached(evidence.trace, share)
+            staying(evidence),
+            fleet=replace(fleet, routing="prefix_aware"),
+            trace=cached(evidence.trace, share),
+            sigma=_ERROR,
         )
         return [
             Proposal(

@@ -8,7 +8,7 @@ from typing import Final
 from planner.candidate import Abstained, Proposal, World
 from planner.evidence import Evidence
 from planner.recommend import hourly, staying
-from planner.strategies._models import preview
+from planner.strategies._models import preview, split_by_model
 
 #: replicas that are tried above what runs
 _MORE: Final = 4
@@ -45,13 +45,25 @@ class Replicas:
         return Abstained(self.name, f"not even {now + max(_MORE, now)} replicas reach the objective: it is not load")
 
     def _holds(self, evidence: Evidence, count: int) -> bool:
-        run = preview(self._world(evidence, count), evidence)
-        return run is not None and run.attained_ratio >= evidence.objective
+        return self._attained(self._world(evidence, count), evidence) >= evidence.objective
 
     @staticmethod
-    def _world(evidence: Evidence, count: int) -> World:
-        stay = staying(evidence)
-        return replace(stay, fleet=replace(stay.fleet, replicas=count), usd_per_hour=hourly(evidence, count))
+    def _attained(world: World, evidence: Evidence) -> float:
+        run = preview(world, evidence)
+        return run.attained_ratio if run is not None else 0.0
+
+    def _world(self, evidence: Evidence, count: int) -> World:
+        """With the fitted step, or with the model's split of it, whichever is worse.
+
+        Another count is another load, and latencies at one load do not tell a long step from one that grows: a target
+        that no step meets is not met by more replicas either.
+        """
+        worlds = []
+        for one in (evidence, split_by_model(evidence)):
+            stay = staying(one)
+            fleet = replace(stay.fleet, replicas=count)
+            worlds.append(replace(stay, fleet=fleet, usd_per_hour=hourly(evidence, count)))
+        return min(worlds, key=lambda world: self._attained(world, evidence)) if worlds[0] != worlds[1] else worlds[0]
 
     def _proposal(self, evidence: Evidence, now: int, count: int) -> Proposal:
         startup_s = evidence.startup_s

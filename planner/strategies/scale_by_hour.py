@@ -9,6 +9,10 @@ from typing import Final
 from planner.candidate import Abstained, Proposal
 from planner.evidence import Evidence
 from planner.recommend import hourly, staying
+from planner.simulate.setup import Fleet
+from planner.simulate.trace import Trace
+from planner.strategies._models import preview
+from planner.twin import busiest, kept
 
 #: hours that the evidence must cover before hours can be told apart
 _LEAST_HOURS: Final = 48.0
@@ -29,12 +33,17 @@ class ScaleByHour:
         if len(rates) != 24 or evidence.hours < _LEAST_HOURS:
             return Abstained(self.name, "hours cannot be told apart yet", f"{_LEAST_HOURS:.0f} hours of traffic")
         peak = max(rates)
-        needed = [max(1, min(now, ceil(now * rate / peak * _ROOM))) for rate in rates] if peak else [now] * 24
+        if peak <= 0:
+            return Abstained(self.name, "no hour had any requests", "traffic")
+        needed = [self._needed(evidence, rate / peak) for rate in rates]
         mean = sum(needed) / 24
         whole = hourly(evidence, now)
         if mean > 0.95 * now:
-            return Abstained(self.name, "the load is as high at night as by day")
-        world = replace(staying(evidence), usd_per_hour=None if whole is None else whole.scaled(mean / now))
+            return Abstained(self.name, f"the hours need {mean:.1f} of {now} replicas on average: nothing to gain")
+        world = replace(
+            staying(evidence), usd_per_hour=None if whole is None else whole.scaled(mean / now),
+            parts=self._parts(evidence, needed),
+        )  # fmt: skip
         startup = (
             "how long a replica takes to start"
             if evidence.startup_s is None
@@ -49,6 +58,35 @@ class ScaleByHour:
                 rollback=f"keep {now} replicas all day",
             )
         ]  # fmt: skip
+
+    @staticmethod
+    def _at(evidence: Evidence, share: float) -> Trace:
+        """The busiest stretch of the window, thinned to this share of the busiest hour's requests."""
+        return kept(busiest(evidence.trace), share)
+
+    def _needed(self, evidence: Evidence, share: float) -> int:
+        """Replicas of an hour: at the peak's load for each, with room, and more where that misses the objective."""
+        now = evidence.fleet.replicas
+        count = max(1, min(now, ceil(now * share * _ROOM)))
+        while count < now:
+            world = replace(
+                staying(evidence), fleet=replace(evidence.fleet, replicas=count), trace=self._at(evidence, share)
+            )
+            run = preview(world, evidence) if len(world.trace) else None
+            if run is None or run.attained_ratio >= evidence.objective:
+                break
+            count += 1
+        return count
+
+    def _parts(self, evidence: Evidence, needed: list[int]) -> tuple[tuple[float, Fleet, Trace], ...]:
+        """Each count of replicas at the highest load that it gets; a request weighs as many as come in such hours."""
+        rates, found = evidence.requests_by_hour, []
+        for count in sorted(set(needed)):
+            of_hours = [rate for rate, one in zip(rates, needed, strict=True) if one == count]
+            requests = self._at(evidence, max(of_hours) / max(rates))
+            if len(requests):
+                found.append((sum(of_hours) / len(requests), replace(evidence.fleet, replicas=count), requests))
+        return tuple(found)
 
 
 STRATEGY: Final = ScaleByHour()

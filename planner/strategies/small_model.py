@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from planner.candidate import Abstained, Proposal
+from planner.candidate import Abstained, Proposal, World
 from planner.evidence import Evidence
 from planner.recommend import hourly, staying
+from planner.strategies._models import preview
 from planner.twin import kept
 
 
@@ -15,6 +16,21 @@ class SmallModel:
     """Needs a measured share of requests that it answers as well; without that there is no advice, only a wish."""
 
     name = "small_model"
+
+    @staticmethod
+    def _fewest(evidence: Evidence, whole: World) -> tuple[int, World]:
+        """The fewest replicas that carry what is left, and one to spare where there is one today."""
+        now = evidence.fleet.replicas
+        worlds = [
+            replace(whole, fleet=replace(whole.fleet, replicas=count), usd_per_hour=hourly(evidence, count))
+            for count in range(1, now + 1)
+        ]
+        for count, world in enumerate(worlds, 1):
+            run = preview(world, evidence)
+            if run is not None and run.attained_ratio >= evidence.objective:
+                spare = min(now, count + 1)
+                return spare, worlds[spare - 1]
+        return now, worlds[-1]
 
     def propose(self, evidence: Evidence) -> list[Proposal] | Abstained:
         """That share routed away, and the big model's replicas reduced with it."""
@@ -26,13 +42,13 @@ class SmallModel:
         if share <= 0:
             return Abstained(self.name, "the smaller model was judged worse on everything")
         fleet, trace = evidence.fleet, evidence.trace
-        fewer = max(1, round(fleet.replicas * (1 - share)))
+        rest = kept(trace, 1 - share)
         hours = max(1e-9, (trace.arrived_s[-1] - trace.arrived_s[0]) / 3600)
         away = share * (sum(trace.input_tokens) + sum(trace.output_tokens)) / hours
-        world = replace(
-            staying(evidence), fleet=replace(fleet, replicas=fewer), trace=kept(trace, 1 - share),
-            usd_per_hour=hourly(evidence, fewer), elsewhere_usd_per_hour=away / 1e6 * price.high,
-        )  # fmt: skip
+        whole = replace(
+            staying(evidence), trace=rest, served_elsewhere_ratio=share, elsewhere_usd_per_hour=away / 1e6 * price.high
+        )
+        fewer, world = self._fewest(evidence, whole)
         return [
             Proposal(
                 self.name, "topology", f"{share:.0%} of the requests to the smaller model, replicas {fleet.replicas} → {fewer}",

@@ -29,7 +29,9 @@ class TenantLimits:
         if most <= _FLOOD * total:
             return Abstained(self.name, f"no tenant sends more than {most / total:.0%}")
         away = (2 * most - total) / total
-        world = replace(staying(evidence), trace=kept(evidence.trace, 1 - away), turned_away_ratio=away)
+        world = replace(
+            staying(evidence), trace=kept(evidence.trace, 1 - away), turned_away_ratio=away, excess_only=True
+        )
         return [
             Proposal(
                 self.name, "admission", f"limit {tenant} to what the others send together", {"tenant": tenant, "refused_ratio": away},

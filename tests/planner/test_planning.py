@@ -122,7 +122,7 @@ def test_a_broken_config_is_refused_with_its_place(tmp_path: Path, content: str,
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("cases: 3", "holds no list"), ("cases: [{}]", r"cases\[0\]: has no engine"), ("a: [", "is not YAML")],
+    [("cases: 3", "holds no list"), ("cases: [3]", r"cases\[0\]: is no mapping"), ("a: [", "is not YAML")],
 )
 def test_a_broken_file_of_cases_is_refused(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "cases.yaml"
