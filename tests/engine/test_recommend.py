@@ -1,0 +1,304 @@
+"""From drift to a verified change on a real vLLM: a bad setting, advice from its own traces, a restart, the verdict.
+
+Deselected unless GOODWATCH_ENGINE_TEST=1 (``make engine-test``); about four minutes. The engine sends its own traces to a
+goodwatch in this process. Clients come in bursts, as from a batch of agents: with ``--max-num-seqs`` far past the knee
+all of a burst run at once and share slow steps; the TPOT target lies between that and what a few at once see, measured
+on this machine first, so that the setting truly hurts and the change truly can mend it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from goodwatch.api.service import Service, serve
+from goodwatch.app.advising import Advising, Answer, Asked
+from goodwatch.app.evidencing import Evidencing
+from goodwatch.core.drift import Drift
+from planner.recommendations import Recommendation
+from tests.engine.load import MODEL, latencies, read_stream
+from tests.engine.server import VllmServer
+from tests.engine.setup import is_ready
+
+pytestmark = pytest.mark.engine
+
+BAD_SEQUENCES: Final = 128
+#: requests of a burst, again and again: a step's parts can be told apart only where the load varies
+SIZES: Final = (96, 20, 80)
+#: of each quarter of the test; a check cuts both sides in eight, so each piece holds every size once
+BURST, BURSTS, EVERY_S = 96, 12, 2.6
+FEW: Final = 10
+TTFT_LIMIT_S: Final = 6.0
+SETTLE_S: Final = 4.0
+TIMEOUT_S: Final = 540.0
+
+
+class Engine(VllmServer):
+    """The engine of the other tests with another limit of requests at once, a cache that never fills, and traces."""
+
+    def __init__(self, engine_dir: Path, *, port: int, log: Path, sequences: int, traces: str) -> None:
+        super().__init__(engine_dir, port=port, log=log)
+        for flag, value in (("--max-num-seqs", str(sequences)), ("--num-gpu-blocks-override", "2048")):
+            self._command[self._command.index(flag) + 1] = value
+        self._command += ["--otlp-traces-endpoint", traces, "--no-enable-prefix-caching"]
+
+
+@dataclass(slots=True)
+class Load:
+    """Bursts of requests on one engine; remembers what their clients saw."""
+
+    url: str
+    session: aiohttp.ClientSession
+    draw: random.Random
+
+    async def burst(self, size: int) -> list[dict[str, Any]]:
+        """So many requests at once, until all have ended."""
+        return await asyncio.gather(*(self._one() for _ in range(size)))
+
+    async def bursts(self) -> list[dict[str, Any]]:
+        """The load of either half of the test."""
+        rows: list[dict[str, Any]] = []
+        for n in range(BURSTS):
+            begun = time.monotonic()
+            rows += await self.burst(SIZES[n % len(SIZES)])
+            await asyncio.sleep(max(0.0, EVERY_S - (time.monotonic() - begun)))
+        return rows
+
+    async def tpot_sums(self) -> tuple[float, float]:
+        """Sum and number of the times per output token on the engine's page."""
+        async with asyncio.timeout(20), self.session.get(f"{self.url}/metrics") as reply:
+            lines = (await reply.text()).splitlines()
+        name = "vllm:request_time_per_output_token_seconds"
+        found = [
+            sum(float(x.split()[-1]) for x in lines if x.startswith(f"{name}_{end}{{")) for end in ("sum", "count")
+        ]
+        return found[0], found[1]
+
+    async def _one(self) -> dict[str, Any]:
+        body = {
+            "model": MODEL, "prompt": [self.draw.randrange(300, 4000) for _ in range(self.draw.randint(20, 60))],
+            "max_tokens": self.draw.randint(30, 60), "ignore_eos": True, "temperature": 0.0, "stream": True,
+            "stream_options": {"include_usage": True},
+        }  # fmt: skip
+        row: dict[str, Any] = {}
+        began = time.perf_counter()
+        async with asyncio.timeout(60), self.session.post(f"{self.url}/v1/completions", json=body) as reply:
+            await read_stream(reply.content, row, began)
+        return row | latencies(row)
+
+
+async def tpot_limit_s(load: Load) -> float:
+    """A target between what requests of a full burst see and what twelve at once see, as this machine is now.
+
+    By the engine's own sums: a client on two busy cores gets its tokens in clumps.
+    """
+    await load.burst(FEW)  # the first requests of a fresh engine are slow
+    seen: dict[int, list[float]] = {FEW: [], BURST: []}
+    for _ in range(3):
+        for size, found in seen.items():
+            before = await load.tpot_sums()
+            await load.burst(size)
+            await asyncio.sleep(0.3)
+            after = await load.tpot_sums()
+            found.append((after[0] - before[0]) / (after[1] - before[1]))
+    low, high = median(seen[FEW]), median(seen[BURST])
+    print(f"\nTPOT of {FEW} at once {low * 1e3:.1f} ms, of {BURST} at once {high * 1e3:.1f} ms")
+    assert high > 1.4 * low, f"this machine shows no knee between {FEW} and a whole burst: nothing to recommend"
+    return float((low * high) ** 0.5)
+
+
+def configuration(folder: Path, engine: str, ports: tuple[int, int], limit_s: float) -> Path:
+    """goodwatch's file: one target, its SLO, its flags as set."""
+    file = folder / "goodwatch.yaml"
+    file.write_text(
+        f"""listen: 127.0.0.1:{ports[0]}
+data_dir: {folder / "data"}
+otlp:
+  http: 127.0.0.1:{ports[1]}
+  grpc: null
+  settle: {SETTLE_S:g}s
+  origins: [{{service: chat, model: {MODEL}, target: vllm}}]
+scrape: {{interval: 2s}}
+derive: {{every: 5s}}
+targets:
+  - {{url: "{engine}/metrics", name: vllm, service: chat, gpus: 1, gpu_hour_usd: 2}}
+services:
+  - name: chat
+    slo: {{ttft: {TTFT_LIMIT_S:g}s, tpot: {limit_s * 1e3:.2f}ms, objective: 0.95}}
+"""
+    )
+    return file
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the service told: drifts."""
+
+    drifts: list[Drift]
+
+    def drifted(self, drift: Drift) -> None:
+        """Remember it."""
+        self.drifts.append(drift)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def advising(service: Service, flags: dict[str, str]) -> Advising:
+    """The advising of a running service; its flags are what the operator set."""
+    evidencing = Evidencing(service.intake.reads, service.watch, lambda: flags)
+    return Advising(evidencing, service.records, service.clock, warm_s=0.0, weekly=False)
+
+
+def told(one: Recommendation) -> str:
+    """A recommendation with its figures, for the log of the test."""
+    lines = [f"{one.title} [{one.strategy}, {one.state}, {one.confidence}] {one.verdict}"]
+    for p in one.predicted:
+        measured = "" if p.measured is None else f", measured {p.measured:.3f}, inside {p.inside}"
+        lines.append(
+            f"  {p.metric}: {p.now.point:.4g} → {p.then.point:.4g}, {p.scale} {p.change.point:.3f}"
+            f" ({p.change.low:.3f} to {p.change.high:.3f}){measured}"
+        )
+    return "\n".join(lines)
+
+
+async def until(done: Any, timeout_s: float) -> bool:
+    """Wait for something that the service does by itself."""
+    end = time.monotonic() + timeout_s
+    while not done():
+        if time.monotonic() > end:
+            return False
+        await asyncio.sleep(0.5)
+    return True
+
+
+@dataclass(slots=True)
+class Run:
+    """The whole story, played beside a running service."""
+
+    engine_dir: Path
+    folder: Path
+    ports: tuple[int, int, int]  # goodwatch, traces, engine
+    session: aiohttp.ClientSession
+    engine: Engine
+    drifts: list[Drift]
+    answer: Answer | None = None
+    verified: Recommendation | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the engine is."""
+        return f"http://127.0.0.1:{self.ports[2]}"
+
+    async def play(self, service: Service) -> None:
+        """Bad setting, drift, advice, restart with it, verdict."""
+        try:
+            flags = {"vllm": f"--max-num-seqs {BAD_SEQUENCES} --max-num-batched-tokens 2048"}
+            adviser, seen = advising(service, flags), Seen(self.drifts)
+            service.promises.listen(seen)
+            began_s = time.time()  # what the machine was measured with came before, and its traces may come late
+            await Load(self.url, self.session, random.Random(1)).bursts()
+            await until(lambda: self.drifts, 30)
+            await asyncio.sleep(SETTLE_S + 3)
+            spent = time.process_time()
+            window_s = time.time() - began_s
+            drift = self.drifts[0] if self.drifts else None
+            self.answer = await adviser.ask(Asked("chat", "drift", window_s, None, drift))
+            print(f"\nadvice took {time.process_time() - spent:.1f} s of a processor")
+            print(*(f"drift: {one.text}" for one in self.drifts), sep="\n")
+            await self._apply(adviser, flags)
+        finally:
+            service.stop()
+
+    async def _apply(self, adviser: Advising, flags: dict[str, str]) -> None:
+        assert self.answer is not None
+        if not self.answer.made:
+            return
+        first = self.answer.made[0]
+        print(told(first))
+        await adviser.move(first.id, "accepted", "the test")
+        value = first.changes.get("max_num_seqs")
+        if not isinstance(value, int):
+            return
+        await Load(self.url, self.session, random.Random(3)).bursts()  # on the old setting until the restart
+        await asyncio.sleep(1)
+        stopped_s = time.time()
+        await asyncio.to_thread(self.engine.stop)
+        flags["vllm"] = f"--max-num-seqs {value} --max-num-batched-tokens 2048"
+        again = engine_of(self.engine_dir, self.folder, self.ports, value)
+        self.engine = await asyncio.to_thread(again.__enter__)
+        load = Load(self.url, self.session, random.Random(2))
+        await load.burst(8)
+        await asyncio.sleep(SETTLE_S)
+        await adviser.move(first.id, "applied", "the test", "restarted with the new value", stopped_s)
+        adviser.warm_s = time.time() - stopped_s  # until it was warm
+        for _ in range(2):
+            await load.bursts()
+        await asyncio.sleep(SETTLE_S + 3)
+        self.verified = await adviser.check(first.id)
+
+
+def engine_of(engine_dir: Path, folder: Path, ports: tuple[int, int, int], sequences: int) -> Engine:
+    """An engine that sends its traces to goodwatch."""
+    traces = f"http://127.0.0.1:{ports[1]}/v1/traces"
+    return Engine(engine_dir, port=ports[2], log=folder / f"engine-{sequences}.log", sequences=sequences, traces=traces)
+
+
+@pytest.fixture
+def http_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM sends traces over HTTP and at once."""
+    for name, value in (("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"), ("OTEL_BSP_SCHEDULE_DELAY", "500")):
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def engine_dir() -> Path:
+    """The folder with the engine and its model."""
+    folder = Path(os.environ.get("GOODWATCH_ENGINE_DIR", ".engine-test")).resolve()
+    assert is_ready(folder), f"{folder}: no vLLM there; run `python -m tests.engine.setup {folder}`"
+    return folder
+
+
+@pytest.mark.usefixtures("http_traces")
+async def test_a_bad_limit_of_sequences_is_found_changed_and_verified(tmp_path: Path, engine_dir: Path) -> None:
+    ports = tuple(free_ports(3))
+    assert len(ports) == 3
+    engine = engine_of(engine_dir, tmp_path, ports, BAD_SEQUENCES)
+    run: Run | None = None
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            await asyncio.to_thread(engine.__enter__)
+            connector = aiohttp.TCPConnector(limit=0, force_close=True)
+            async with aiohttp.ClientSession(connector=connector) as session:
+                run = Run(engine_dir, tmp_path, ports, session, engine, [])
+                limit_s = await tpot_limit_s(Load(run.url, session, random.Random(0)))
+                file = configuration(tmp_path, run.url, ports[:2], limit_s)
+                await serve(file, beside=run.play)
+    finally:
+        await asyncio.to_thread((run.engine if run else engine).stop)
+    assert run.drifts, "goodwatch saw no drift"
+    assert run.answer is not None
+    assert run.answer.made, run.answer.advice.reason
+    assert set(run.answer.made[0].changes) == {"max_num_seqs"}
+    assert run.verified is not None, "too few requests for a verdict"
+    print(told(run.verified))
+    assert run.verified.state == "verified", run.verified.verdict
+    attained = run.verified.metric("attainment_ratio")
+    assert attained is not None
+    assert attained.inside, told(run.verified)
