@@ -113,6 +113,7 @@ class Defaults:
     labels: Mapping[str, str] = field(default_factory=dict)
     scheme: str = "http"
     metrics_path: str = "/metrics"
+    args: str = ""
     options: ScrapeOptions = field(default_factory=ScrapeOptions)
 
 
@@ -347,6 +348,7 @@ def _spec(address: str, labels: Mapping[str, str], defaults: Defaults, engines: 
             **defaults.labels,
             **{name: value for name, value in labels.items() if not name.startswith("__") and name not in META_LABELS},
         },
+        args=defaults.args,
     )
     return TargetSpec(target, defaults.options)
 

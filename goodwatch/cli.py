@@ -13,11 +13,13 @@ from typing import Any
 import click
 
 from goodwatch import __version__
-from goodwatch.bench_cli import bench, experiments
-from goodwatch.boards_cli import dashboards
+from goodwatch.commands.bench import bench, experiments
+from goodwatch.commands.boards import dashboards
+from goodwatch.commands.plan import plan
+from goodwatch.commands.recommend import recommend
+from goodwatch.commands.report import report
+from goodwatch.commands.rules import alerts, slo
 from goodwatch.core.errors import ConfigError, GoodwatchError, TransientError
-from goodwatch.plan_cli import plan
-from goodwatch.rules_cli import alerts, slo
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -65,6 +67,8 @@ main.add_command(slo)
 main.add_command(dashboards)
 main.add_command(bench)
 main.add_command(experiments)
+main.add_command(recommend)
+main.add_command(report)
 
 
 def _limit_options(command: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from goodwatch.api.recommendation_shapes import AnswerShape, NotChosen, recommendation_shape
-from goodwatch.recommend_cli import recommend
+from goodwatch.commands.recommend import recommend
 from tests.planner.test_recommendations import recommendation
 
 pytestmark = pytest.mark.integration

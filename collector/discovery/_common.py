@@ -61,6 +61,7 @@ def target_at(url: str, found: Found, defaults: Defaults) -> TargetSpec:
         gpus=defaults.gpus if defaults.gpus is not None else found.gpus,
         gpu_hour_usd=defaults.gpu_hour_usd,
         labels={**found.labels, **defaults.labels},
+        args=defaults.args,
     )
     return TargetSpec(target, defaults.options)
 

@@ -32,6 +32,7 @@ _TAGS: Final = [
     {"name": "slos", "description": "Objectives: what is left of their error budgets, and how fast they burn."},
     {"name": "alerts", "description": "Alerts that fire or fired, who was told, silences; webhooks of others come in."},
     {"name": "recommendations", "description": "Changes that would help, what they are expected to do, what they did."},
+    {"name": "experiments", "description": "Changes that were tried, what was measured, what was concluded."},
     {"name": "reports", "description": "Weekly cost-down reports."},
     {"name": "about", "description": "Definitions, version, configuration."},
     {"name": "system", "description": "Probes and metrics for other machines."},

@@ -26,18 +26,14 @@ from goodwatch import __version__
 from goodwatch.api.app import create_app
 from goodwatch.api.auth import Auth
 from goodwatch.api.jobs import Work, scheduled
-from goodwatch.api.routes_alerts import alert_routes
-from goodwatch.api.routes_quality import quality_routes
-from goodwatch.api.routes_requests import request_routes
-from goodwatch.api.routes_system import discovery_routes
+from goodwatch.api.routers import Parts, routers
 from goodwatch.api.server import Server, is_loopback, listener, url_of
-from goodwatch.api.ui.pages import pages
-from goodwatch.api.ui.request_pages import request_pages
 from goodwatch.app import config, logs, wiring
 from goodwatch.app.answering import Answering
 from goodwatch.app.discovering import Discovering
 from goodwatch.app.engines import known_engines
 from goodwatch.app.guard import check_packages
+from goodwatch.app.improving import COUNT_EVERY_S, WORK_EVERY_S, Improvement, improvement
 from goodwatch.app.intake import Intake
 from goodwatch.app.keeper import Keeper
 from goodwatch.app.prices import load_prices
@@ -67,6 +63,7 @@ _AT_START: Final = (
     "otlp",
     "quality",
     "alerting",
+    "report",
     "log",
 )
 _GC_THRESHOLDS: Final = (100_000, 50, 50)
@@ -126,6 +123,7 @@ class Service:
     """All parts of the running service."""
 
     promises: Promises
+    improvement: Improvement
 
     def __init__(
         self, file: Path, settings: config.Settings, stores: Stores, listener: socket.socket, clock: Clock
@@ -179,6 +177,7 @@ class Service:
             await stack.enter_async_context(self.intake.listening(authorised))
             ground = Ground(self.store, self.keeper, self.records, self.intake, self.watch, self.clock)
             self.promises = await stack.enter_async_context(promises(self.settings, ground))
+            self.improvement = await stack.enter_async_context(improvement(self.settings, ground, self.promises))
             server = Server(self.app())
             tasks = [
                 asyncio.create_task(work, name=name)
@@ -207,29 +206,29 @@ class Service:
     def app(self) -> FastAPI:
         """The web application."""
         exporter = Exporter(lambda: snapshot(self.watch), self.own, more=self._families)
-        found = self.discovering.views
-        reads, quality = self.intake.reads, self.rating.reads(self.intake.reads)
-        routers = (
-            pages(self.watch, found, requests=True), discovery_routes(found), request_pages(reads, self.watch, quality),
-            request_routes(reads, self.watch), quality_routes(self.intake.store, quality, self.watch),
-            alert_routes(self.promises.alerting, self.clock),
-        )  # fmt: skip
-        return create_app(self.watch, auth=self.auth, exporter=exporter, routers=routers)
+        parts = Parts(
+            self.watch, self.discovering.views, self.intake, self.rating, self.promises, self.improvement, self.clock
+        )
+        return create_app(self.watch, auth=self.auth, exporter=exporter, routers=routers(parts))
 
     def _families(self) -> Iterator[Metric]:
         """What is exported beside services and targets."""
-        return self.promises.families(self.intake.families())
+        yield from self.promises.families(self.intake.families())
+        yield from self.improvement.families()
 
     def _scheduler(self) -> AsyncIOScheduler:
         judge = self.settings.quality.judge
         jobs: list[tuple[Work, float]] = [
             (self._refresh, self.settings.derive.every_s), (self.promises.loop.evaluate, self.settings.derive.every_s),
             (self.watch.fold_minutes, 10.0), (self._measure, 30.0),
+            (self.improvement.advising.work, WORK_EVERY_S), (self.improvement.count, COUNT_EVERY_S),
             (self.intake.settle, _SETTLE_EVERY_S), (self.intake.roll, _ROLL_EVERY_S), (self._compact, 3600.0),
         ]  # fmt: skip
         if judge is not None:
             jobs.append((self.rating.judge, judge.every_s))
-        return scheduled(jobs, self._stop.is_set)
+        scheduler = scheduled(jobs, self._stop.is_set)
+        self.improvement.reporting.schedule(scheduler)
+        return scheduler
 
     async def _refresh(self) -> None:
         with span("derive", services=len(self.watch.shown)):

@@ -38,6 +38,7 @@ def between_sections(data: dict[str, Any], context: Context) -> Iterator[Fault]:
     tokens = _sound(Token, auth.get("tokens") if isinstance(auth, dict) else None, context)
     yield from _same_names("auth.tokens", ((i, t.name, True) for i, t in tokens))
     yield from _exposed(data)
+    yield from _untold(data)
     exporters = _sound(AcceleratorEntry, data.get("accelerators"), context)
     yield from _same_names("accelerators", ((i, e.name, "name" in e.model_fields_set) for i, e in exporters))
     yield from _names_of_targets(targets, exporters)
@@ -97,6 +98,18 @@ def _names_of_targets(
             loc = ("accelerators", index, *(("name",) if written else ()))
             text = f"the name '{exporter.name}' is that of targets[{taken[exporter.name]}] already"
             yield Fault(loc, f"{text}; write {'another' if written else 'a'} name")
+
+
+def _untold(data: dict[str, Any]) -> Iterator[Fault]:
+    """Sinks of the weekly report that are not there."""
+    report, alerting = data.get("report"), data.get("alerting")
+    wanted = report.get("sinks") if isinstance(report, dict) else None
+    sinks = alerting.get("sinks") if isinstance(alerting, dict) else None
+    there = [str(one["name"]) for one in sinks or () if isinstance(one, dict) and "name" in one]
+    for index, name in enumerate(wanted if isinstance(wanted, list) else ()):
+        if name not in there:
+            known = f"there are {', '.join(there)}" if there else "there is none; write it under alerting.sinks"
+            yield Fault(("report", "sinks", index), f"no sink of alerting.sinks is named {str(name)[:100]!r}; {known}")
 
 
 def _exposed(data: dict[str, Any]) -> Iterator[Fault]:

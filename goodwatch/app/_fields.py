@@ -4,6 +4,7 @@ import difflib
 import glob
 import ipaddress
 import re
+import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ SENTENCE: Final = "sentence"
 SIBLING: Final = "sibling"
 
 _LABEL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_FLAG: Final = re.compile(r"(?i)(api.?key|token|password|secret)$")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110, token
 #: labels that goodwatch sets itself on every series
 _OWN_LABELS: Final = frozenset({"target", "service", "model", "engine", "engine_version", "rank", "le", "quantile"})
@@ -88,6 +90,20 @@ def _split(url: str) -> SplitResult:
 def _metrics_url(url: str) -> str:
     parts = _split(url)
     return parts._replace(path="/metrics").geturl() if parts.path in ("", "/") else parts.geturl()
+
+
+def engine_args(value: str) -> str:
+    """A command line on one line, without secrets; raises ``ValueError``."""
+    text = " ".join(value.split())
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"is no command line: {error}; close the quotes") from error
+    flags = [word.partition("=")[0] for word in words]
+    secret = next((flag for flag in flags if flag.startswith("-") and _SECRET_FLAG.search(flag)), None)
+    if secret is not None:
+        raise sentence(f"{secret} is a secret, which nothing here needs; leave it out")
+    return text
 
 
 def _plain_url(url: str) -> str:
@@ -189,6 +205,7 @@ Text = Annotated[str, AfterValidator(text_of)]
 EngineName = Annotated[str, AfterValidator(engine_of)]
 MetricsUrl = Annotated[str, AfterValidator(_metrics_url), WithJsonSchema({"type": "string", "x-type": "URL"})]
 PlainUrl = Annotated[str, AfterValidator(_plain_url), WithJsonSchema({"type": "string", "x-type": "URL"})]
+EngineArgs = Annotated[str, AfterValidator(engine_args)]
 Listen = Annotated[str, AfterValidator(_listen), WithJsonSchema({"type": "string", "x-type": "host:port"})]
 _AS_PATH: Final = WithJsonSchema({"type": "string", "x-type": "path"})
 AnyPath = Annotated[Path, AfterValidator(_path), _AS_PATH]

@@ -23,6 +23,7 @@ from goodwatch.app._fields import (
 )
 from goodwatch.app._otlp_sections import Otlp
 from goodwatch.app._quality_sections import Quality
+from goodwatch.app._report_sections import Report
 from goodwatch.app._source_sections import PrometheusEntry
 from goodwatch.app._target_sections import AcceleratorEntry, FileSd, PerPage, PerTarget, ScrapeSettings, TargetEntry
 from goodwatch.core.forms import FORMS, form_of
@@ -211,6 +212,9 @@ class Settings(Section):
         default=None, description="Where traces of requests arrive; without it nothing listens for them."
     )
     quality: Quality = Field(default=Quality(), description="Quality of answers: scores, built-in checks, a judge.")
+    report: Report = Field(
+        default=Report(), description="The weekly cost-down report: when, in which language, to whom."
+    )
     prices: Prices = Field(default=Prices(), description="What GPUs cost.")
     retention: Retention = Field(default=Retention(), description="How long data is kept.")
     derive: Derive = Field(default=Derive(), description="How numbers are derived.")

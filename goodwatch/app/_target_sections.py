@@ -7,6 +7,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from goodwatch.app._fields import (
     NOT_GIVEN,
     AnyPath,
+    EngineArgs,
     EngineName,
     ExistingFile,
     Glob,
@@ -151,6 +152,10 @@ class _Described(Section):
     gpus: Positive | None = Field(default=None, description="GPUs that the target holds. Needed for cost.")
     gpu: Text | None = Field(default=None, description="GPU type, as in the price list.")
     gpu_hour_usd: Positive | None = Field(default=None, description="Price of one GPU for one hour, in USD.")
+    args: EngineArgs = Field(
+        default="",
+        description="Command line of the engine, where it does not tell its flags itself; for recommendations.",
+    )
     labels: Labels = Field(default={}, description="Labels put on everything that comes from the target.")
 
 

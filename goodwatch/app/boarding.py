@@ -17,6 +17,7 @@ from dashboards.values import Options, Promise
 from exporters._families import FACTS, series_name
 from exporters._intake import INTAKE_SERIES
 from exporters.quality import QUALITY_SERIES
+from exporters.recommendations import RECOMMENDATION_SERIES
 from exporters.requests import REQUEST_SERIES
 from exporters.slo import SLO_SERIES
 from exporters.tenants import TENANT_SERIES
@@ -34,15 +35,6 @@ DEFAULT_ACCELERATORS: Final = ("dcgm",)
 FORMS: Final = ("files", "configmap", "operator")
 
 Documents = Mapping[str, Mapping[str, Any]]
-
-#: series of the planner: the names that its exporter and the board agree on
-_PLANNER: Final = frozenset(
-    {
-        "goodwatch_recommendation_info", "goodwatch_recommendation_predicted", "goodwatch_recommendation_measured",
-        "goodwatch_recommendation_saving_usd_per_week", "goodwatch_recommendations_total",
-        "goodwatch_planner_predictions_total", "goodwatch_experiment_verdicts_total",
-    }
-)  # fmt: skip
 
 
 def options_of(
@@ -124,8 +116,8 @@ def texts_of(made: Documents) -> dict[str, str]:
 def known_series() -> frozenset[str]:
     """Every name of goodwatch's own that a board may ask for: exported series, and recorded by its rules."""
     derived = {series_name(name) for name in MEANINGS}
-    counted = (*REQUEST_SERIES, *QUALITY_SERIES, *TENANT_SERIES, *SLO_SERIES)
-    own = {name for name, *_ in (*counted, *INTAKE_SERIES)} | set(FACTS) | _PLANNER
+    counted = (*REQUEST_SERIES, *QUALITY_SERIES, *TENANT_SERIES, *SLO_SERIES, *RECOMMENDATION_SERIES)
+    own = {name for name, *_ in (*counted, *INTAKE_SERIES)} | set(FACTS)
     histograms = {
         f"{name}_{end}" for name, kind, *_ in counted if kind == "histogram" for end in ("bucket", "sum", "count")
     }

@@ -1,12 +1,13 @@
 """SLOs and alerts in the running service, put together: what is promised, whether it is kept, and who is told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from prometheus_client import Metric
 
+from alerts.sinks._port import Sink
 from exporters.alerting import SinkSeries, alerting_families
 from exporters.slo import slo_families
 from goodwatch.app.alerting import Alerting, routes_of
@@ -38,8 +39,9 @@ class Ground:
 class Promises:
     """The loop over SLOs, and alerting behind it; made by ``promises``."""
 
-    def __init__(self, ground: Ground, settings: Settings, alerting: Alerting) -> None:
+    def __init__(self, ground: Ground, settings: Settings, alerting: Alerting, sinks: Mapping[str, Sink]) -> None:
         self.alerting = alerting
+        self.sinks = sinks
         self._ground = ground
         self.loop = SloLoop(
             self._sources(settings), ground.keeper, ground.records, ground.clock, self._up, notifier=alerting,
@@ -87,7 +89,7 @@ async def promises(settings: Settings, ground: Ground) -> AsyncIterator[Promises
         services=lambda: [service.name for service in ground.watch.services()],
         external_url=ground.watch.external_url,
     )  # fmt: skip
-    made = Promises(ground, settings, alerting)
+    made = Promises(ground, settings, alerting, {route.name: route.sink for route in routes})
     made.use(settings, slos)
     async with alerting.running():
         await made.loop.recover()

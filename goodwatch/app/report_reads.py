@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -151,7 +151,7 @@ class Gathering:
     costs: Costs
     slos: Slos
     records: RecordStore
-    objectives: Mapping[str, float] = field(default_factory=dict)
+    objectives: Callable[[], Mapping[str, float]] = dict
 
     async def facts(self, week: Week, now_s: float) -> WeekFacts:
         """Everything that a report of the week says. Raises ``StoreError`` where records cannot be read."""
@@ -177,7 +177,7 @@ class Gathering:
         now, before = await self._money(name, week, now_s), await self._money(name, week.before, now_s)
         told = _tenants(now, before)
         share = await self._attained(name, week, now_s)
-        service = ServiceWeek(name, now.whole.spend(), before.whole.spend(), told, share, self.objectives.get(name))
+        service = ServiceWeek(name, now.whole.spend(), before.whole.spend(), told, share, self.objectives().get(name))
         return service, _notes(service, now)
 
     async def _money(self, name: str, week: Week, now_s: float) -> _Money:

@@ -1,7 +1,8 @@
 """What pages, the API and reports ask of SLOs; numbers that take long are computed in a thread."""
 
 import asyncio
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -32,11 +33,13 @@ _LATELY_S: Final = 14 * 86_400.0
 _MOST: Final = 500_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SloReads:
     """Fulfils ``goodwatch.app.slo_view.SloViews``."""
 
     loop: "SloLoop"
+    _last: tuple[tuple[Slo, float], pl.DataFrame] | None = None
+    _reading: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -96,7 +99,7 @@ class SloReads:
             return await asyncio.to_thread(lambda: self._of_events(slo, status, by))
         if by not in _REQUEST_COLUMNS or self.loop.sources.requests is None:
             return ()
-        return await asyncio.to_thread(lambda: self._of_requests(slo, status, by))
+        return await asyncio.to_thread(lambda: eaters(self._judged(slo, status), _REQUEST_COLUMNS[by], slo))
 
     def _events(self, slo: Slo) -> pl.DataFrame:
         book = self.loop.books.get(slo.service)
@@ -111,10 +114,20 @@ class SloReads:
         keys = {key: values[place] for key in events["group"].unique() if len(values := group_values(key)) > place}
         return eaters(events.with_columns(key=pl.col("group").replace_strict(keys, default=None)), "key", slo)
 
-    def _of_requests(self, slo: Slo, status: SloStatus, by: str) -> tuple[Eater, ...]:
+    def _judged(self, slo: Slo, status: SloStatus) -> pl.DataFrame:
+        """Single requests of the period, lately, as ``eaters`` takes them; kept for the next split of the same SLO."""
+        with self._reading:
+            key = slo, status.at_s
+            if self._last is None or self._last[0] != key:
+                self._last = key, self._read(slo, status)
+            return self._last[1]
+
+    def _read(self, slo: Slo, status: SloStatus) -> pl.DataFrame:
         loop, limits = self.loop.sources.requests, limits_counted(slo)
         if loop is None or limits is None:
-            return ()
+            return pl.DataFrame(
+                schema={"total": pl.Float64, "bad": pl.Float64, **dict.fromkeys(_REQUEST_COLUMNS.values(), pl.String)}
+            )
         start_s = max(status.starts_s, status.at_s - _LATELY_S)
         count = loop.store.facts(start_s, status.at_s, columns=("ended_at",), service=slo.service).height
         if count > _MOST:
@@ -125,13 +138,13 @@ class SloReads:
         judged = judge(scoped(facts, slo), LimitsTable.of(limits, slo.name), vantage=loop.vantage(slo.service))
         valid = judged.filter(pl.col("verdict").is_in([Verdict.GOOD.value, Verdict.BAD.value]))
         weight = pl.col("weight").fill_null(1.0)
-        rows = valid.with_columns(
+        return valid.select(
+            *(name for name in dict.fromkeys(_REQUEST_COLUMNS.values()) if name not in ("cause", "band")),
             total=weight,
             bad=pl.when(pl.col("verdict") == Verdict.BAD.value).then(weight).otherwise(0.0),
             cause=_cause(),
             band=band_expr("input_tokens"),
         )
-        return eaters(rows, _REQUEST_COLUMNS[by], slo)
 
 
 def _cause() -> pl.Expr:

@@ -87,7 +87,7 @@ def spec_of(settings: Settings, entry: TargetEntry) -> TargetSpec:
     """One configured target."""
     target = Target(
         entry.name, str(entry.url), entry.service, entry.engine, entry.engine_version, entry.gpus, entry.gpu_hour_usd,
-        {**entry.labels, **({"gpu": entry.gpu} if entry.gpu else {})},
+        {**entry.labels, **({"gpu": entry.gpu} if entry.gpu else {})}, args=entry.args,
     )  # fmt: skip
     return TargetSpec(target, options_of(settings.scrape_of(entry), entry))
 
@@ -174,6 +174,7 @@ def _defaults(settings: Settings, entry: PerTarget) -> Defaults:
         gpus=entry.gpus,
         gpu_hour_usd=entry.gpu_hour_usd,
         labels={**entry.labels, **({"gpu": entry.gpu} if entry.gpu else {})},
+        args=entry.args,
         options=options_of(settings.scrape_of(entry), entry),
     )
 

@@ -97,6 +97,7 @@ class Target:
     gpu_hour_usd: float | None = None  # price of one GPU-hour; None: cost is not measurable
     labels: dict[str, str] = field(default_factory=dict)
     kind: Literal["engine", "accelerator"] = "engine"  # an accelerator exporter belongs to no service
+    args: str = ""  # the engine's command line as configured; "": not told
 
 
 @dataclass(frozen=True, slots=True)

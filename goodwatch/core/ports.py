@@ -27,6 +27,11 @@ class StoreHealth(Protocol):
         ...
 
     @property
+    def oldest_s(self) -> float | None:
+        """The first moment that is kept, Unix seconds; None when nothing is, or where it is not known."""
+        ...
+
+    @property
     def bytes(self) -> int:
         """Size of its files."""
         ...

@@ -228,13 +228,18 @@ def budget_drifts(status: SloStatus, known: Mapping[str, Drift]) -> tuple[Drift,
     already = drift_key(slo.service, "forecast", slo.name, "budget_left_ratio") in known
     early = ends_early(status, already=already)
     if early is not None and early.budget is not None and early.forecast is not None:
-        days = (early.forecast.expected_s or 0.0) / DAY_S
-        text = (
-            f"The error budget of {slo.name} ends in {days:.1f} days if it goes on like the last one ({early.target})."
-        )
+        left = _rough(early.forecast.expected_s or 0.0)
+        text = f"The error budget of {slo.name} ends {left} if it goes on like the last day ({early.target})."
         made = _begun("forecast", "ticket", slo, "budget_left_ratio", now_s)
         found.append(replace(made, text=text, value=early.budget.left_ratio))
     return tuple(found)
+
+
+def _rough(seconds: float) -> str:
+    """When something ends, as a person grasps it."""
+    if seconds < HOUR_S:
+        return "within the hour"
+    return f"in {seconds / HOUR_S:.0f} hours" if seconds < 2 * DAY_S else f"in {seconds / DAY_S:.1f} days"
 
 
 def _begun(kind: DriftKind, severity: Severity, of: Slo, signal: str, now_s: float) -> Drift:

@@ -61,7 +61,7 @@ class Days:
 async def gathered(days: Days, folder: Path) -> Any:
     slos: Any = SimpleNamespace(slos=list, drifts=list)
     records = SqliteRecords(folder / "r.sqlite")
-    facts = await Gathering(days, slos, records, {"chat": 0.9}).facts(WEEK, WEEK.end_s + 60)
+    facts = await Gathering(days, slos, records, lambda: {"chat": 0.9}).facts(WEEK, WEEK.end_s + 60)
     records.close()
     return facts
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from goodwatch.boards_cli import dashboards
+from goodwatch.commands.boards import dashboards
 from tests.dashboards.grafana_double import TOKEN, GrafanaDouble, running
 
 

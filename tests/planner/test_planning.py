@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from goodwatch.app.planning import VramOptions, case_rows, model_of, request_of, vram
+from goodwatch.commands.plan import plan
 from goodwatch.core.errors import ConfigError
-from goodwatch.plan_cli import plan
 from tests.planner.cases import FILE, predicted
 from tests.planner.test_checkpoint import gguf
 from tests.planner.test_model_facts import LLAMA

@@ -9,8 +9,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from goodwatch.app.plan_config import configuration_of, plan
+from goodwatch.commands.plan_config import config
 from goodwatch.core.errors import ConfigError
-from goodwatch.plan_config_cli import config
 from planner.configure.reading import read_command
 from planner.configure.values import Configuration
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from goodwatch.app.plan_cost import CostOptions, cost
 from goodwatch.app.plan_cost_page import cost_json
+from goodwatch.commands.plan_cost import cost as command
 from goodwatch.core.errors import ConfigError
-from goodwatch.plan_cost_cli import cost as command
 from tests.planner.cost.test_truth import FILE
 
 AT = datetime(2026, 12, 1, tzinfo=UTC)

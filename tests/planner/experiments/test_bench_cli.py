@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from goodwatch.app.experimenting import entries, judged, keep, open_ledger
-from goodwatch.bench_cli import bench, experiments
+from goodwatch.commands.bench import bench, experiments
 from planner.experiments.values import StopRule
 from tests.planner.experiments.sides import changed, run
 from tests.planner.experiments.test_importing import AIPERF, metric

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from goodwatch.plan_size_cli import size
+from goodwatch.commands.plan_size import size
 
 CHAT = "Qwen3-32B on H100, chat, 5 req/s, 1.2k in / 300 out, TTFT 500 ms, TPOT 50 ms"
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from goodwatch.commands.plan import plan
 from goodwatch.core.errors import ConfigError
-from goodwatch.plan_cli import plan
 from planner.speed.cases import deployment_of_case, load_of_case, row, split_of_case
 from planner.speed.efficiency import shipped
 

@@ -1,13 +1,12 @@
 """The command ``goodwatch recommend``: parse, one call, print."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import click
 
-from goodwatch.core.errors import ConfigError, GoodwatchError, TransientError
+from goodwatch.core.errors import GoodwatchError, TransientError
 
 
 @click.command()
@@ -44,17 +43,16 @@ def recommend(
     """
     from rich.console import Console
 
-    from goodwatch.app import advice_client
-    from goodwatch.app._files import read_secret
+    from goodwatch.app import service_client
+    from goodwatch.app.advice_page import show
 
     try:
-        try:
-            token = read_secret(token_file) if token_file else os.environ.get(advice_client.TOKEN_VARIABLE)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"--token-file {token_file}: {error}") from error
-        answer = advice_client.ask(
-            advice_client.url_of(url, config), {"service": service, "window": window, "mode": mode}, token
+        base, token = (
+            service_client.url_of(url, service_client.settings_of(config)),
+            service_client.token_of(token_file),
         )
+        question = {"service": service, "window": window, "mode": mode}
+        answer = service_client.post(base, "/api/v1/recommendations", question, token)
     except TransientError as error:
         click.echo(f"goodwatch: {error}", err=True)
         sys.exit(1)
@@ -64,4 +62,4 @@ def recommend(
     if as_json:
         click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
     else:
-        advice_client.show(Console(highlight=False, width=None if sys.stdout.isatty() else 140), answer)
+        show(Console(highlight=False, width=None if sys.stdout.isatty() else 140), answer)

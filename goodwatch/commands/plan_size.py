@@ -67,10 +67,13 @@ def _flags(command: Any) -> Any:
 def size(
     *, sentence: tuple[str, ...], trace: Path | None, price_list: Path | None, as_json: bool, **flags: Any
 ) -> None:
-    r"""What to run for a load: what fits, what it does, what it costs, and what lost and why.
+    """What to run for a load: what fits, what it does, what it costs, and what lost and why.
+
+    SENTENCE says it in English or Chinese; flags say the same more exactly. Both together are one question.
 
     \b
     Exit codes: 0 something does, 1 nothing does (with the nearest that would), 2 the question must be mended.
+
     \b
     Examples:
       goodwatch plan size "Qwen2.5-72B on H100, chat, 20 req/s, 1.2k in / 300 out, TTFT 500 ms, $8k a month"

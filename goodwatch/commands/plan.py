@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from goodwatch.commands.plan_config import config
+from goodwatch.commands.plan_cost import cost
+from goodwatch.commands.plan_size import size
 from goodwatch.core.errors import ConfigError, GoodwatchError
-from goodwatch.plan_config_cli import config
-from goodwatch.plan_cost_cli import cost
 
 _FLAGS: Any = (
     click.option("--model", help="Folder, config.json, GGUF file, or a name of the catalogue."),
@@ -143,3 +144,4 @@ def plan_perf(*, cases: Path | None, baseline: bool, as_json: bool, **flags: Any
 
 plan.add_command(config)
 plan.add_command(cost)
+plan.add_command(size)
