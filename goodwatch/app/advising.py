@@ -69,6 +69,17 @@ class Answer:
     findings: tuple[str, ...] = ()
 
 
+def changed_s(told: Sequence[Deployment]) -> list[float]:
+    """When what targets run changed; the first that is known of a target is no change."""
+    known: set[str] = set()
+    found: list[float] = []
+    for one in told:
+        if one.target in known:
+            found.append(one.ts)
+        known.add(one.target)
+    return found
+
+
 @dataclass(slots=True)
 class Advising:
     """Implements ``DriftListener``; ``work`` is called every few seconds on the event loop.
@@ -226,9 +237,9 @@ class Advising:
     async def _since(self, service: str, start_s: float, now: float) -> float:
         """The start of the evidence: not before the last change of what runs, as the engine or a person told it."""
         watch = self.evidencing.watch
-        changes = await watch.keeper.call(lambda: watch.store.deployments(start_s, now, service=service))
+        told = await watch.keeper.call(lambda: watch.store.deployments(0.0, now, service=service))
         applied = [one.applied_s for one in self.known.values() if one.service == service]
-        found = [*(one.ts for one in changes), *(at_s for at_s in applied if at_s is not None)]
+        found = [*changed_s(told), *(at_s for at_s in applied if at_s is not None)]
         return max([start_s, *found])
 
     @staticmethod

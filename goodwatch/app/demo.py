@@ -25,6 +25,11 @@ PLAYS: Final = (
     ("sglang-0.5.23", "assistant", "0.5.23", 440.0),
     ("vllm-0.12.0", "batch", "0.12.0", 230.0),
 )
+#: flags that the recorded engines ran with, by engine
+ARGS: Final = {
+    "vllm": "--max-num-seqs 16 --max-num-batched-tokens 2048 --max-model-len 2048",
+    "sglang": "--max-running-requests 16 --max-total-tokens 8192 --context-length 2048",
+}
 NOTE: Final = (
     "This is a replay: pages recorded from real vLLM and SGLang engines with a tiny model on two CPU cores, served "
     "over HTTP in a loop and scraped like any engine. Each loop looks like a restart."
@@ -119,7 +124,10 @@ def config_text(listen: str, data_dir: str, urls: Mapping[str, str]) -> str:
     """The demo's configuration, as a file that a reader could have written. ``urls`` by play name."""
     targets, origins = [], []
     for name, service, _, _ in PLAYS:
-        targets.append(f"  - {{url: {urls[name]}, name: {name}, service: {service}, gpus: 1, gpu_hour_usd: 2.5}}")
+        targets.append(
+            f"  - {{url: {urls[name]}, name: {name}, service: {service}, gpus: 1, gpu_hour_usd: 2.5,\n"
+            f'     args: "{ARGS[name.partition("-")[0]]}"}}'
+        )
         origins.append(f"    - {{match: {{service.name: {service}}}, service: {service}, model: tiny, target: {name}}}")
     return CONFIG.format(
         listen=listen, data_dir=json.dumps(data_dir), targets="\n".join(targets), origins="\n".join(origins)
