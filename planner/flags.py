@@ -304,3 +304,12 @@ def _argvs(raw: Any) -> tuple[Argv, ...]:
 
 def _release(text: str | None, default: Release = OLDEST) -> Release:
     return default if text is None else tuple(int(part) for part in text.split("."))
+
+
+def mixing_setting(engine: str) -> str:
+    """The setting by which pieces of prompts come to share steps with decoding: cutting them, or a switch of its own."""
+    try:
+        rows = flags_of(engine).rows
+    except ConfigError:
+        return "chunked_prefill"
+    return "mixed_chunk" if any(row.setting == "mixed_chunk" for row in rows) else "chunked_prefill"

@@ -16,7 +16,7 @@ from goodwatch.core.request import Vantage, Verdict
 from goodwatch.signals.attainment_verdicts import tpot
 from planner.configure.reading import read_command, read_facts
 from planner.configure.values import Configuration
-from planner.flags import flags_of
+from planner.flags import flags_of, mixing_setting
 from planner.simulate.fit import Seen as FitSeen
 from planner.simulate.fit import calibrated
 from planner.simulate.setup import Scheduler, StepCost
@@ -257,10 +257,10 @@ def _scheduler(one: Configuration, told: Deployment, peak: float | None, missing
     tokens = _kv_tokens(told, block)
     if tokens is None:
         missing.append("the size of the KV cache is not told: it is taken never to be full")
-    chunked = one.chunked_prefill
+    mixing = mixing_setting(told.engine)
     return Scheduler(
         sequences, batched, max(1, tokens or 1_000_000_000), max(1, block),
-        mixed=chunked if chunked is not None else told.engine != "sglang",
+        mixed=getattr(one, mixing) if getattr(one, mixing) is not None else mixing == "chunked_prefill",
         prefix_cache=one.prefix_caching is not False,
     )  # fmt: skip
 

@@ -81,6 +81,7 @@ class Configuration:
     block_tokens: int | None = None
     prefix_caching: bool | None = None
     chunked_prefill: bool | None = None
+    mixed_chunk: bool | None = None
     eager: bool | None = None
     speculative_method: str | None = None
     speculative_tokens: int | None = None

@@ -7,6 +7,7 @@ from typing import Final
 
 from planner.candidate import Abstained, Proposal
 from planner.evidence import Evidence
+from planner.flags import mixing_setting
 from planner.recommend import staying
 
 
@@ -16,17 +17,19 @@ class ChunkedPrefill:
     name = "chunked_prefill"
 
     def propose(self, evidence: Evidence) -> list[Proposal] | Abstained:
-        """Chunked prefill on."""
+        """Chunked prefill on; where prompts are cut and still run alone, the switch that lets them share steps."""
         if evidence.fleet.prefill_replicas:
             return Abstained(self.name, "prompts run on workers of their own")
         if evidence.fleet.scheduler.mixed:
             return Abstained(self.name, "chunked prefill is on")
         stay = staying(evidence)
         scheduler = replace(evidence.fleet.scheduler, mixed=True)
+        setting = mixing_setting(evidence.engine)
+        title = "prompts share steps with decoding" if setting == "mixed_chunk" else "chunked prefill on"
         longest = max(evidence.trace.input_tokens)
         return [
             Proposal(
-                self.name, "flags", "chunked prefill on", {"chunked_prefill": True},
+                self.name, "flags", title, {setting: True},
                 replace(stay, fleet=replace(stay.fleet, scheduler=scheduler)),
                 f"prompts of up to {longest:,} tokens run alone, and everybody's next token waits for them",
                 risks=("prompts themselves end later: TTFT grows where prompts are long",),

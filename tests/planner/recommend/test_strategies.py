@@ -254,6 +254,8 @@ def test_engine_swap_and_api_are_canaries_only() -> None:
 
 def test_chunked_prefill_comes_on_where_it_is_off() -> None:
     assert proposals("chunked_prefill", ruled(LATE, mixed=False))[0].changes == {"chunked_prefill": True}
+    there = replace(ruled(LATE, mixed=False), engine="sglang")  # cuts prompts by default, and runs the pieces alone
+    assert proposals("chunked_prefill", there)[0].changes == {"mixed_chunk": True}
     assert silence("chunked_prefill", LATE).reason == "chunked prefill is on"
 
 
