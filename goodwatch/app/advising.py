@@ -99,6 +99,7 @@ class Advising:
     answers: dict[str, Answer] = field(default_factory=dict)  # the last of each service
     _asked: list[Asked] = field(default_factory=list)
     _last_s: dict[str, float] = field(default_factory=dict)
+    _known_s: dict[str, float] = field(default_factory=dict)  # when each service was first seen
     _checked_s: dict[str, float] = field(default_factory=dict)
     _ran: dict[str, str] = field(default_factory=dict)  # what each target was seen to run
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -162,8 +163,8 @@ class Advising:
             return
         now = self.clock.now_s()
         for view in self.evidencing.watch.services():
-            last = self._last_s.setdefault(view.name, now)  # a service that is new is not judged on its first minute
-            if now - last >= WEEK_S:
+            known_s = self._known_s.setdefault(view.name, now)  # a service that is new is not judged on its first minute
+            if now - self._last_s.get(view.name, known_s) >= WEEK_S:
                 self._want(Asked(view.name, "schedule", WEEK_S))
 
     async def _see_deployments(self) -> None:

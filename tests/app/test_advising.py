@@ -154,6 +154,13 @@ async def test_what_is_kept_is_taken_up_again(played: Played) -> None:
     assert other.one(made[0].id) == made[0]
 
 
+async def test_a_service_that_is_new_is_looked_at_when_it_drifts(played: Played) -> None:
+    await played.advising.work()  # sees the service for the first time; that is no look at it
+    played.advising.drifted(Drift("b", "chat", "burn", "page", "burn_rate", "", NOW_S, NOW_S))
+    await played.advising.work()
+    assert "chat" in played.advising.answers
+
+
 async def test_a_drift_asks_for_advice_once_an_hour(played: Played) -> None:
     drift = Drift("d1", "chat", "burn", "page", "burn_rate", "burns", NOW_S, NOW_S)
     played.advising.drifted(drift)

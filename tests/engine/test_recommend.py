@@ -155,6 +155,7 @@ class Seen:
 
     def drifted(self, drift: Drift) -> None:
         """Remember it."""
+        print(f"{time.strftime('%H:%M:%S', time.gmtime())} drift: {drift.text}")
         self.drifts.append(drift)
 
 
@@ -215,8 +216,8 @@ class Run:
             adviser = service.improvement.advising
             service.promises.listen(Seen(self.drifts))
             await Load(self.url, self.session, random.Random(1)).bursts()
+            print(f"\n{time.strftime('%H:%M:%S', time.gmtime())} the load has ended")
             await until(lambda: "chat" in adviser.answers, PATIENCE_S)
-            print(*(f"drift: {one.text}" for one in self.drifts), sep="\n")
             self.answer = adviser.answers.get("chat")
             await self._apply(service)
         finally:
