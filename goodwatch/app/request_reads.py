@@ -15,7 +15,7 @@ from goodwatch.core.errors import StoreError
 from goodwatch.core.request import Vantage
 from goodwatch.signals.attainment import Attained, Sums, attainment, sums, sums_of_rollups
 from goodwatch.signals.attainment_limits import LimitsTable
-from goodwatch.signals.cost import cost
+from goodwatch.signals.cost import cost, covered_s
 from goodwatch.signals.heatmap import Ask, heatmap, heatmap_of_facts
 from goodwatch.signals.reconcile import EngineCounts, Reconciled, engine_counts, reconcile
 from goodwatch.signals.request_cost import Bill, RequestCost, request_cost
@@ -35,12 +35,16 @@ _VERDICTS: Final = ("verdict", "slo")
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What the engines counted in ``[start_s, end_s)``, the whole minutes inside a slice; what its GPUs cost."""
+    """What the engines counted in ``[start_s, end_s)``, the whole minutes inside a slice; what its GPUs cost.
+
+    ``covered_s``: seconds of the slice in which a target was there.
+    """
 
     counts: EngineCounts | None
     bill: Bill
     start_s: float
     end_s: float
+    covered_s: float
 
     def within(self, facts: pl.DataFrame) -> pl.DataFrame:
         """The facts that the counters are about."""
@@ -188,7 +192,7 @@ class RequestReads:
             facts = self._judged(whole)
             scale = reconcile(counted.within(facts), counted.counts).scale
             return request_cost(
-                facts, counted.bill, of.end_s - of.start_s, by=by,
+                facts, counted.bill, counted.covered_s, by=by,
                 objective=service.objective if service is not None else None, stands_for=max(1.0, scale or 1.0),
             )  # fmt: skip
 
@@ -286,7 +290,8 @@ class RequestReads:
         prices = {name: priced.price for name, priced in self.watch.terms.prices.items()}
         spent = cost(layers.windows, layers.prices(prices), of.end_s - of.start_s)
         counts = engine_counts(layers.windows, self.watch.engines) if whole else None
-        return _Counted(counts, Bill(spent.usd.value, spent.idle_usd.value), start_s, max(start_s, end_s))
+        bill, covered = Bill(spent.usd.value, spent.idle_usd.value), covered_s(layers.windows, of.end_s - of.start_s)
+        return _Counted(counts, bill, start_s, max(start_s, end_s), covered)
 
 
 def _as_one(found: Sums, share: float) -> pl.DataFrame:

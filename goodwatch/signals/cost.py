@@ -5,11 +5,12 @@ so it is in; how much of the bill was idle is told beside it. Per good token sta
 share of requests is no share of tokens.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from goodwatch.core.model import Absence, Basis, Number
-from goodwatch.signals.windows import TargetWindow
+from goodwatch.signals.windows import Span, TargetWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def cost(windows: Iterable[TargetWindow], prices: dict[str, Price], seconds: flo
     prices
         By target name.
     seconds
-        Length of the window.
+        Length of the window. A target is paid for as long as it was there (``TargetWindow.held``), up or down.
     """
     items = list(windows)
     targets = {w.target for w in items}
@@ -65,22 +66,41 @@ def cost(windows: Iterable[TargetWindow], prices: dict[str, Price], seconds: flo
         note = f"no price for {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
         return _nowhere(Absence.NOT_MEASURABLE, note + "; set gpus and gpu_hour_usd, or prices")
     hourly = {t: prices[t].usd_per_hour or 0.0 for t in targets}
-    spent = sum(hourly.values()) * seconds / 3600
+    held = {w.target: _held_s(w, seconds) for w in items}
+    spent = sum(price * held[t] for t, price in hourly.items()) / 3600
     note = "; ".join(sorted({prices[t].source for t in targets if prices[t].source}))
     output, entered = _sum(items, "output_tokens_total"), _sum(items, "input_tokens_total")
     every = None if output is None or entered is None else output + entered
     good = Number.none("USD", Absence.NOT_MEASURABLE, "needs request facts: a share of requests is no share of tokens")
     return Cost(
         Number("USD", Basis.MEASURED, spent, note=note),
-        _idle(items, hourly, seconds),
-        Number("USD/h", Basis.MEASURED, sum(hourly.values()), note=note),
+        _idle(items, hourly, held),
+        Number("USD/h", Basis.MEASURED, spent * 3600 / covered_s(items, seconds), note=note),
         _per_million(spent, output, note),
         _per_million(spent, every, note),
         good,
     )
 
 
-def _idle(windows: list[TargetWindow], hourly: dict[str, float], seconds: float) -> Number:
+def covered_s(windows: Iterable[TargetWindow], seconds: float) -> float:
+    """Seconds of a window in which any target was there; all of it where that is not told, or nothing is."""
+    covered, until = 0.0, -math.inf
+    spans: list[Span] = []
+    for window in windows:
+        if window.held is None:
+            return seconds
+        spans += window.held
+    for start, end in sorted(spans):
+        covered += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return min(covered, seconds) or seconds
+
+
+def _held_s(window: TargetWindow, seconds: float) -> float:
+    return seconds if window.held is None else min(window.held_s, seconds)
+
+
+def _idle(windows: list[TargetWindow], hourly: dict[str, float], held: Mapping[str, float]) -> Number:
     usd = 0.0
     for target, price in hourly.items():
         if not price:  # a router holds no GPUs: nothing of it can stand idle
@@ -89,7 +109,7 @@ def _idle(windows: list[TargetWindow], hourly: dict[str, float], seconds: float)
         known = [r for r in ratios if r is not None]
         if len(known) < len(ratios):
             return Number.none("USD", Absence.NOT_MEASURABLE, f"{target} does not say how many requests run")
-        usd += min(known) * price * seconds / 3600
+        usd += min(known) * price * held[target] / 3600
     return Number("USD", Basis.MEASURED, usd)
 
 

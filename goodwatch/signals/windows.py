@@ -4,8 +4,8 @@ A window reaches from one scrape to another; its edges are those instants, so th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import polars as pl
 
@@ -14,6 +14,11 @@ from goodwatch.core.model import Histogram
 from goodwatch.signals.increments import fold_histograms
 
 Series = tuple[str, str]  # signal, part
+Span = tuple[float, float]  # start and end, Unix seconds
+
+_MINUTE_S: Final = 60.0
+#: a target that was not tried to be read for longer was not there
+_GAP_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,12 @@ class TargetWindow:
     counters: Mapping[Series, float] = field(default_factory=dict)
     histograms: Mapping[Series, Histogram] = field(default_factory=dict)
     gauges: Mapping[Series, Gauge] = field(default_factory=dict)
+    held: tuple[Span, ...] | None = None  # when the target was there, up or down; None: all the time
+
+    @property
+    def held_s(self) -> float:
+        """Seconds of the window in which the target was there: read, or tried to be read. Its GPUs cost as long."""
+        return self.end_s - self.start_s if self.held is None else sum(end - start for start, end in self.held)
 
     def counter(self, signal: str, part: str | None = None) -> float | None:
         """Increase of a counter, summed over parts, or of the parts that start with ``part``; None when absent."""
@@ -114,7 +125,29 @@ def target_windows(rows: pl.DataFrame, before: pl.DataFrame, start_s: float, end
         _of(collected, row).gauges[(row["signal"], row["part"])] = Gauge(
             row["mean"], row["min"], row["max"], row["last"], edge
         )
-    return _assembled(collected, engines, start_s, end_s)
+    held = _held(rows, before, start_s, end_s)
+    return [replace(one, held=held[one.target]) for one in _assembled(collected, engines, start_s, end_s)]
+
+
+def _held(rows: pl.DataFrame, before: pl.DataFrame, start_s: float, end_s: float) -> dict[str, tuple[Span, ...]]:
+    """When each target was there, by the minutes in which somebody tried to read it.
+
+    Short gaps are a restart of goodwatch; in longer ones nobody knows, and a replica that was scaled away is not paid for.
+    """
+    minutes = pl.concat([before.select("target", "minute_s"), rows.select("target", "minute_s")]).unique()
+    found: dict[str, tuple[Span, ...]] = {}
+    for target, times in minutes.group_by("target").agg(pl.col("minute_s").sort()).iter_rows():
+        spans: list[list[float]] = []
+        for at in times:
+            if spans and at - spans[-1][1] <= _GAP_S:
+                spans[-1][1] = at + _MINUTE_S
+            else:  # a row tells of the time up to it; and what answers was started before
+                spans.append([at - _MINUTE_S, at + _MINUTE_S])
+        if end_s - spans[-1][1] <= _GAP_S:
+            spans[-1][1] = max(spans[-1][1], end_s)  # the newest minutes may not be there yet
+        inside = ((max(start, start_s), min(end, end_s)) for start, end in spans)
+        found[target] = tuple((start, end) for start, end in inside if start < end)
+    return found
 
 
 @dataclass(slots=True)

@@ -315,7 +315,7 @@ class TestOneRequest:
 class TestMoney:
     async def test_the_bill_is_split_and_idle_is_its_own_line(self) -> None:
         text = await words(recorded_world(price=Price(1, 2.5)), "/costs")
-        assert "$2.50 in the range" in text  # one GPU at 2.50 an hour for the hour
+        assert "$0.375 in the range" in text  # one GPU at 2.50 an hour for the nine minutes that it was there
         for name in ("good", "late", "idle"):
             assert re.search(rf"\b{name} \$[\d.]+ [\d.]+ %", text), name
         assert "Only 89.9 % of the requests that the engine finished" in text

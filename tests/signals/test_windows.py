@@ -1,7 +1,10 @@
 """Windows: what belongs to whom, and what is not there."""
 
+import pytest
+
 from goodwatch.core.histogram import INF
 from goodwatch.core.model import Histogram
+from goodwatch.signals.cost import Price, cost
 from goodwatch.signals.increments import rows_frame
 from goodwatch.signals.windows import TargetWindow, target_windows
 from tests.signals.simulations import Run
@@ -101,3 +104,27 @@ def test_after_a_gap_of_failed_scrapes_the_counts_cover_the_whole_gap() -> None:
     assert one.seconds == 60.0
     # 60 requests of one token, each done 0.1 s after its arrival at second 0, 1, …, 59
     assert (one.counter("output_tokens_total") or 0.0) / one.seconds == 1.0
+
+
+def ups(target: str, *minutes: int) -> list[dict[str, object]]:
+    return [gauge(60.0 * minute, "up", 1.0, model="", target=target) for minute in minutes]
+
+
+def test_a_replica_is_held_while_it_is_there() -> None:
+    """An hour; by hand: ``a`` all the time, ``b`` from minute 30 on and the minute in which it started, ``c`` minutes 9 to 19
+    and again from 50 on, ``d`` with goodwatch away for three minutes."""
+    rows = rows_frame([
+        *ups("a", *range(60)), *ups("b", *range(30, 60)), *ups("c", *range(10, 20), *range(51, 60)),
+        *ups("d", *range(20), *range(23, 60)),
+    ])  # fmt: skip
+    before = rows_frame(ups("a", -1))
+    held = {w.target: w.held_s / 60 for w in target_windows(rows, before, 0.0, 3600.0)}
+    assert held == {"a": 60, "b": 31, "c": 11 + 10, "d": 60}
+
+
+def test_pods_that_follow_each_other_are_not_paid_for_twice() -> None:
+    rows = rows_frame([*ups("old", *range(30)), *ups("new", *range(31, 60))])
+    windows = target_windows(rows, NOTHING, 0.0, 3600.0)
+    found = cost(windows, {name: Price(1.0, 4.0) for name in ("old", "new")}, 3600.0)
+    assert found.usd.value == pytest.approx(4.0)  # one GPU at 4 USD an hour for an hour
+    assert found.usd_per_hour.value == pytest.approx(4.0)
