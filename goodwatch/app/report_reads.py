@@ -238,11 +238,12 @@ def advised_of(record: Record) -> Advised | None:
     body: Mapping[str, Any] = record.body
     try:
         changes = {str(k): str(v) for k, v in (body.get("changes") or {}).items()}
-        confidence, restart = body.get("confidence"), body.get("restart")
+        restart = body.get("restart")
         return Advised(
             record.id, str(body["service"]), str(body["strategy"]), str(body["state"]),
-            _figure(body.get("saving_usd_per_week")), confidence if isinstance(confidence, float) else None, changes,
+            _figure(body.get("saving_usd_per_week")), str(body.get("confidence") or ""), changes,
             restart if isinstance(restart, bool) else None, bool(body.get("gate")), str(body.get("why") or ""),
+            str(body.get("mode") or "save"),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError):
         return None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from planner.report.compose_money import money_cell
-from planner.report.document import Bar, Bars, Cell, Section, Sentence, Table, Tone
+from planner.report.document import Bar, Bars, Block, Cell, Section, Sentence, Table, Tone
 from planner.report.facts import Advised, Figure, Verified, WeekFacts
 from planner.report.words import Words
 
@@ -43,7 +44,9 @@ def verified_total(facts: WeekFacts) -> tuple[Figure, int]:
 
 
 def saving_cell(saving: Figure, words: Words) -> Cell:
-    """Money saved; what costs more says so and is no negative saving."""
+    """Money saved; what costs more says so and is no negative saving, what changes no bill says that."""
+    if saving.value is not None and not any(round(x or 0.0, 2) for x in (saving.value, saving.low, saving.high)):
+        return Cell(words("same_cost"), words.basis(saving), "muted", number=True)
     if saving.value is None or (saving.value > 0 and _certain(saving) > 0):
         return money_cell(saving, words)
     if (saving.high is not None and saving.high <= 0) or (saving.high is None and saving.value < 0):
@@ -72,23 +75,28 @@ def advice_section(facts: WeekFacts, words: Words) -> Section:
     """Open advice, the surest money first."""
     title, sure = words("section_advice"), best_open(facts)
     rest = [one for one in facts.advised if one.state in _OPEN and one not in sure]
-    shown = [*sure, *rest][:_MOST]
-    if not shown:
+    saving = [*sure, *(one for one in rest if one.mode != "restore")][:_MOST]
+    restoring = [one for one in rest if one.mode == "restore"][:_MOST]
+    if not saving and not restoring:
         return Section("advice", title, (Sentence(words("none_advice"), "muted"),))
+    bars = tuple(_bar(one, words) for one in sure[:_MOST])
+    parts: list[Block] = [Bars(words("figure_saving"), bars)] if bars else []
+    parts += [_table(saving, words), Sentence(words("advice_explain"), "muted")] if saving else []
+    parts += [Sentence(words("advice_restores")), _table(restoring, words)] if restoring else []
+    return Section("advice", title, tuple(parts))
+
+
+def _table(advised: Sequence[Advised], words: Words) -> Table:
     rows = tuple(
         (
             Cell(words.named("strategy", one.strategy, "strategy_other"), _settings(one)), Cell(one.service),
-            saving_cell(one.saving_usd, words),
-            Cell(words("unknown") if one.confidence is None else words.percent(one.confidence), number=True),
+            saving_cell(one.saving_usd, words), Cell(words.named("confidence", one.confidence or "untold")),
             Cell(_needs(one, words)), Cell(words.named("state", one.state)),
         )
-        for one in shown
+        for one in advised
     )  # fmt: skip
     names = ("advice", "service", "saving", "confidence", "needs", "state")
-    table = Table(tuple(words(name) for name in names), rows)
-    bars = tuple(_bar(one, words) for one in sure[:_MOST])
-    figure = (Bars(words("figure_saving"), bars),) if bars else ()
-    return Section("advice", title, (*figure, table, Sentence(words("advice_explain"), "muted")))
+    return Table(tuple(words(name) for name in names), rows)
 
 
 def _bar(one: Advised, words: Words) -> Bar:

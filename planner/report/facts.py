@@ -97,7 +97,8 @@ class SloState:
 class Advised:
     """One recommendation. ``strategy`` is the name of its kind, ``changes`` setting → new value.
 
-    ``saving_usd``: USD a week against staying, at the traffic it was made from; ``confidence`` 0..1, None where not told.
+    ``saving_usd``: USD a week against staying, at the traffic it was made from, below 0 where it costs more; ``confidence``:
+    high, medium or low, "" where not told; ``mode``: whether it saves money or restores a promise.
     """
 
     id: str
@@ -105,11 +106,12 @@ class Advised:
     strategy: str
     state: str
     saving_usd: Figure = NONE
-    confidence: float | None = None
+    confidence: str = ""
     changes: Mapping[str, str] = field(default_factory=dict)
     restart: bool | None = None
     gate: bool = False
     why: str = ""
+    mode: str = "save"
 
 
 @dataclass(frozen=True, slots=True)

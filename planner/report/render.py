@@ -20,7 +20,7 @@ _KEYS: Final = frozenset(
     {"week", "services", "slos", "advised", "verified", "anomalies", "notes", "year", "number", "zone", "service", "now",
      "before", "tenants", "tenant", "usd", "per_million_good_usd", "idle_usd", "wasted_usd", "value", "low", "high", "basis",
      "missing", "days", "attainment_ratio", "objective", "slo", "budget_left_ratio", "firing", "id", "strategy", "state",
-     "saving_usd", "confidence", "changes", "restart", "gate", "why", "factor", "outcome", "change_ratio", "predicted_usd",
+     "saving_usd", "confidence", "mode", "changes", "restart", "gate", "why", "factor", "outcome", "change_ratio", "predicted_usd",
      "realised_usd", "inside", "vetoed", "kind", "signal", "expected", "key", "values", "made_s", "began_s", "ended_s"}
 )  # fmt: skip
 

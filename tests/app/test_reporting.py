@@ -145,6 +145,6 @@ def test_a_recommendation_that_cannot_be_read_is_none() -> None:
     }
     one = advised_of(Record("recommendation", "r", 0.0, body))
     assert one is not None
-    assert (one.saving_usd.low, one.restart, one.confidence) == (1.0, None, None)
+    assert (one.saving_usd.low, one.restart, one.confidence) == (1.0, None, "")
     assert advised_of(Record("recommendation", "r", 0.0, body | {"saving_usd_per_week": {"point": "x"}})) is None
     assert advised_of(Record("recommendation", "r", 0.0, {})) is None

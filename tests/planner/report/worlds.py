@@ -47,15 +47,19 @@ SAVING: Final = Advised(
     "concurrency",
     "proposed",
     Figure(310.0, 120.0, 420.0, "predicted"),
-    0.8,
+    "high",
     {"max_num_seqs": "64"},
     True,
 )
 DECLINED: Final = Advised(
-    "rec-2", "chat", "kv_dtype", "declined", Figure(90.0, 10.0, 150.0, "predicted"), 0.6, {"kv_cache_dtype": "fp8"}, True,
+    "rec-2", "chat", "kv_dtype", "declined", Figure(90.0, 10.0, 150.0, "predicted"), "medium", {"kv_cache_dtype": "fp8"}, True,
     True, "quality first",
 )  # fmt: skip
-UNSURE: Final = Advised("rec-3", "batch", "replicas", "proposed", Figure(50.0, -60.0, 140.0, "predicted"), 0.4)
+UNSURE: Final = Advised("rec-3", "batch", "replicas", "proposed", Figure(50.0, -60.0, 140.0, "predicted"), "low")
+RESTORES: Final = Advised(
+    "rec-4", "batch", "admission", "proposed", Figure(0.0, 0.0, 0.0, "predicted"), "medium", {"admitted_ratio": "0.7"}, False,
+    mode="restore",
+)  # fmt: skip
 BROUGHT: Final = Verified(
     "exp-1", "chat", "enable_prefix_caching", "better", Figure(0.8, 0.75, 0.86), Figure(380.0, 200.0, 560.0, "predicted"),
     Figure(420.0, 273.5, 560.0, "estimated"), True,
@@ -70,7 +74,7 @@ FULL: Final = WeekFacts(
         SloState("chat", "chat", 0.95, Figure(0.62, basis="counted")),
         SloState("batch", "batch", 0.9, Figure(-0.2, basis="counted"), 1),
     ),
-    (SAVING, DECLINED, UNSURE), (BROUGHT, WORSE),
+    (SAVING, DECLINED, UNSURE, RESTORES), (BROUGHT, WORSE),
     (Anomaly("batch", "latency", WEEK.start_s + 90_000, None, "tpot_p99_seconds", 0.061, 0.044),),
     (Note("no_facts", {"service": "batch"}), Note("price_now")),
 )  # fmt: skip
