@@ -12,6 +12,7 @@ from goodwatch.app.request_view import GroupView, IntakeView, MapView, RequestsV
 from goodwatch.app.request_watch import RequestLoop
 from goodwatch.app.watch import Watch
 from goodwatch.core.errors import StoreError
+from goodwatch.core.model import Absence
 from goodwatch.core.request import Vantage
 from goodwatch.signals.attainment import Attained, Sums, attainment, sums, sums_of_rollups
 from goodwatch.signals.attainment_limits import LimitsTable
@@ -290,8 +291,12 @@ class RequestReads:
         prices = {name: priced.price for name, priced in self.watch.terms.prices.items()}
         spent = cost(layers.windows, layers.prices(prices), of.end_s - of.start_s)
         counts = engine_counts(layers.windows, self.watch.engines) if whole else None
-        bill, covered = Bill(spent.usd.value, spent.idle_usd.value), covered_s(layers.windows, of.end_s - of.start_s)
-        return _Counted(counts, bill, start_s, max(start_s, end_s), covered)
+        bill = Bill(spent.usd.value, spent.idle_usd.value)
+        view = self.watch.service(of.service)
+        priced = view is not None and any(t.name in prices and prices[t.name].usd_per_hour for t in view.targets)
+        if priced and spent.usd.absence is Absence.NO_DATA:
+            bill = replace(bill, absence=Absence.NO_DATA, note="no target was there")
+        return _Counted(counts, bill, start_s, max(start_s, end_s), covered_s(layers.windows, of.end_s - of.start_s))
 
 
 def _as_one(found: Sums, share: float) -> pl.DataFrame:

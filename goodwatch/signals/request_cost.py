@@ -30,15 +30,21 @@ KNEE_PERIOD_S: Final = 300.0
 KNEE_REQUESTS: Final = 30
 
 _PER_MILLION: Final = 1e6
+_NO_IDLE: Final = "the engines do not tell when nothing ran"
 _NO_PRICE: Final = "no price; set gpus and gpu_hour_usd, or prices"
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What the GPUs of the service cost in a window, USD. ``idle_usd`` is None where the engines do not tell."""
+    """What the GPUs of the service cost in a window, USD. ``idle_usd`` is None where the engines do not tell.
+
+    ``absence`` and ``note`` say why ``usd`` is None.
+    """
 
     usd: float | None
     idle_usd: float | None = None
+    absence: Absence = Absence.NOT_MEASURABLE
+    note: str = _NO_PRICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,7 @@ def request_cost(
     lines = sorted((_line(key, part, bill, held_s) for key, part in groups), key=lambda one: -(one.usd.value or 0.0))
     whole = _line(None, rows, bill, held_s)
     return RequestCost(
-        _usd(bill.usd), _usd(bill.idle_usd, "the engines do not tell when nothing ran"), whole.usd_by_class, whole,
+        _usd(bill.usd, bill.absence, bill.note), _usd(bill.idle_usd, Absence.NOT_MEASURABLE, _NO_IDLE), whole.usd_by_class, whole,
         tuple(lines), knee(rows, bill, seconds, objective), _total(rows.filter(pl.col("held_s").is_null()), pl.col("w")),
     )  # fmt: skip
 
@@ -116,7 +122,7 @@ def request_cost(
 def knee(judged: pl.DataFrame, bill: Bill, seconds: float, objective: float | None) -> Number:
     """Cost per million good tokens in the period with most good tokens among those that met the objective."""
     if bill.usd is None or seconds <= 0:
-        return Number.none("USD", Absence.NOT_MEASURABLE, _NO_PRICE)
+        return Number.none("USD", bill.absence, bill.note)
     good, bad = pl.col("verdict") == Verdict.GOOD.value, pl.col("verdict") == Verdict.BAD.value
     w = pl.col("weight").fill_null(1.0)
     periods = (
@@ -156,9 +162,8 @@ def _line(key: str | None, rows: pl.DataFrame, bill: Bill, held_s: float) -> Cos
     output_tokens, good_tokens = _total(rows, w * pl.col("output_tokens")), _total(good, w * _tokens())
     requests = _total(rows, w)
     if bill.usd is None or held_s <= 0:
-        why = Number.none(
-            "USD", Absence.NOT_MEASURABLE, _NO_PRICE if bill.usd is None else "no engine tells how long requests ran"
-        )
+        told = Number.none("USD", Absence.NOT_MEASURABLE, "no engine tells how long requests ran")
+        why = Number.none("USD", bill.absence, bill.note) if bill.usd is None else told
         return CostLine(key, requests, output_tokens, good_tokens, why, {}, why, why)
     busy_usd = bill.usd - (bill.idle_usd or 0.0)
     spent = {
@@ -184,8 +189,8 @@ def _per_million(usd: float, tokens: float, rows: pl.DataFrame, why: str) -> Num
     return Number("USD", Basis.ESTIMATED, usd / tokens * _PER_MILLION, note=note)
 
 
-def _usd(value: float | None, why: str = _NO_PRICE) -> Number:
-    return Number.none("USD", Absence.NOT_MEASURABLE, why) if value is None else Number("USD", Basis.MEASURED, value)
+def _usd(value: float | None, absence: Absence, why: str) -> Number:
+    return Number.none("USD", absence, why) if value is None else Number("USD", Basis.MEASURED, value)
 
 
 def _tokens() -> pl.Expr:

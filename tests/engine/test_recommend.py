@@ -242,12 +242,14 @@ class Run:
         load = Load(self.url, self.session, random.Random(2))
         await load.burst(8)
         await asyncio.sleep(SETTLE_S)
-        await adviser.move(first.id, "applied", "the test", "restarted with the new value", stopped_s)
-        adviser.warm_s = time.time() - stopped_s  # until it was warm
+        warm_s = time.time() - stopped_s
         service.file.write_text(service.file.read_text().replace(flags_of(BAD_SEQUENCES), flags_of(value)))
         assert (await service.reload()).ok
         for _ in range(2):
             await load.bursts()
+        await asyncio.sleep(SETTLE_S + 3)
+        adviser.warm_s = warm_s
+        await adviser.move(first.id, "applied", "the test", "restarted with the new value", stopped_s)
         await until(lambda: (adviser.one(first.id) or first).verdict, PATIENCE_S)
         self.verified = adviser.one(first.id)
 
