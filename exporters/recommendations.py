@@ -20,6 +20,7 @@ RECOMMENDATION_SERIES: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("goodwatch_recommendation_info", "gauge", "service, recommendation, strategy, state, confidence", "1 for every recommendation that is shown, with its state"),
     ("goodwatch_recommendation_predicted", "gauge", "service, recommendation, metric, bound", "what a metric will be after the change: point, low and high end of an 80 % interval"),
     ("goodwatch_recommendation_measured", "gauge", "service, recommendation, metric", "what the metric was after the change, on matched traffic"),
+    ("goodwatch_recommendation_inside", "gauge", "service, recommendation, metric", "1 where the change that was measured lay in the predicted interval, 0 where it did not"),
     ("goodwatch_recommendation_saving_usd_per_week", "gauge", "service, recommendation, bound", "money of a week that the change saves"),
     ("goodwatch_recommendations_total", "counter", "service, strategy, state", "recommendations that came to a state"),
     ("goodwatch_planner_predictions_total", "counter", "inside", "predictions that were checked, by whether the measurement lay in the interval"),
@@ -35,7 +36,11 @@ Interval = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class RecommendationSeries:
-    """One recommendation. ``predicted`` are point, low, high by metric; ``measured`` what is known of them."""
+    """One recommendation.
+
+    ``predicted`` are point, low, high by metric; ``measured`` what is known of them, ``inside`` whether the change lay in
+    the predicted interval.
+    """
 
     service: str
     id: str
@@ -44,6 +49,7 @@ class RecommendationSeries:
     confidence: str
     predicted: Mapping[str, Interval] = field(default_factory=dict)
     measured: Mapping[str, float] = field(default_factory=dict)
+    inside: Mapping[str, bool] = field(default_factory=dict)
     saving_usd_per_week: Interval | None = None
 
 
@@ -74,6 +80,8 @@ def recommendation_families(now: AdviceNow) -> Iterator[Metric]:
                 add("goodwatch_recommendation_predicted", names | {"metric": metric, "bound": bound}, value)
         for metric, value in one.measured.items():
             add("goodwatch_recommendation_measured", names | {"metric": metric}, value)
+        for metric, held in one.inside.items():
+            add("goodwatch_recommendation_inside", names | {"metric": metric}, float(held))
         for bound, value in zip(_BOUNDS, one.saving_usd_per_week or (), strict=False):
             add("goodwatch_recommendation_saving_usd_per_week", names | {"bound": bound}, value)
     for service, strategy, state, count in now.counted:

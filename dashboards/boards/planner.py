@@ -17,8 +17,8 @@ from dashboards.boards._tables import Column, joined
 from dashboards.promql import SERVICE, ratio
 from dashboards.values import GREEN, ORANGE, RED, YELLOW, Board, Options, Override, Panel, Query, Row, Step, Variable
 
-INFO, PREDICTED, MEASURED, SAVING = (
-    f"goodwatch_recommendation_{name}" for name in ("info", "predicted", "measured", "saving_usd_per_week")
+INFO, PREDICTED, MEASURED, INSIDE, SAVING = (
+    f"goodwatch_recommendation_{name}" for name in ("info", "predicted", "measured", "inside", "saving_usd_per_week")
 )
 MADE, PREDICTIONS, VERDICTS = (
     "goodwatch_recommendations_total", "goodwatch_planner_predictions_total", "goodwatch_experiment_verdicts_total",
@@ -124,22 +124,24 @@ def _table() -> Panel:
 def _against(metric: str) -> Panel:
     title, unit = METRICS[metric]
 
-    def of(name: str, bound: str) -> str:
-        return _of(name, f'metric="{metric}",bound="{bound}"')
+    def predicted(bound: str) -> str:
+        return _of(PREDICTED, f'metric="{metric}",bound="{bound}"')
 
-    measured, low, high = of(MEASURED, "expected"), of(PREDICTED, "low"), of(PREDICTED, "high")
-    inside = f"(({measured}) >= bool on ({_ONE}) ({low})) * on ({_ONE}) (({measured}) <= bool on ({_ONE}) ({high}))"
     columns = (
-        Column("predicted ≥", low, unit),
-        Column("predicted ≤", high, unit),
-        Column("measured", measured, unit),
-        Column("at least", of(MEASURED, "low"), unit),
-        Column("at most", of(MEASURED, "high"), unit),
-        Column("inside", inside, steps=(Step(None, RED), Step(1.0, GREEN)), mappings=(INSIDE_MAPPING,)),
+        Column("predicted", predicted("point"), unit),
+        Column("at least", predicted("low"), unit),
+        Column("at most", predicted("high"), unit),
+        Column("measured", _of(MEASURED, f'metric="{metric}"'), unit),
+        Column(
+            "inside",
+            _of(INSIDE, f'metric="{metric}"'),
+            steps=(Step(None, RED), Step(1.0, GREEN)),
+            mappings=(INSIDE_MAPPING,),
+        ),
     )
     return joined(
         title, f"{title} of each recommendation: what was predicted, and what was measured after it was applied; without a measurement those cells are "
-        f"empty. Inside says whether the measured value lies in the predicted interval. Series: {PREDICTED}, {MEASURED}.",
+        f"empty. Inside says whether the change that was measured, on matched traffic, lies in the interval that was predicted of it. Series: {PREDICTED}, {MEASURED}, {INSIDE}.",
         columns, ("recommendation", "service"), links=(ROW_TO_PAGE,), width=12, height=7, no_data=_NONE,
         widths={"recommendation": 150, "service": 70},
     )  # fmt: skip
@@ -161,11 +163,11 @@ def _came() -> tuple[Panel, ...]:
             (Query(made, "{{state}}"),), "short", 12, 8, no_data=_NONE, low=0, custom=_STACKED, links=(OVERVIEW,),
         ),
         Panel(
-            "timeseries", "Savings a week that are open", "Of each service the best open recommendation: both ends of the forecast and what is expected. "
+            "timeseries", "Savings a week that are open", "Of each service the best open recommendation: both ends of the forecast and its point. "
             f"Series: {SAVING}.",
             tuple(
                 Query(_saved(bound), f"{{{{service}}}} {bound}")
-                for bound in ("low", "expected", "high")
+                for bound in ("low", "point", "high")
             ),
             "currencyUSD", 12, 8, no_data="Nothing open would save money", links=(PAGE,),
             overrides=(Override(".* (low|high)$", (DASHED,), "byRegexp"),),

@@ -23,10 +23,11 @@ def advice_now(advising: Advising) -> AdviceNow:
 def series_of(one: Recommendation) -> RecommendationSeries:
     """One recommendation."""
     measured = {p.metric: p.after for p in one.predicted if p.after is not None}
+    inside = {p.metric: p.inside for p in one.predicted if p.inside is not None}
     saving = one.saving_usd_per_week
     return RecommendationSeries(
         one.service, one.id, one.strategy, one.state, one.confidence, {p.metric: _three(p.then) for p in one.predicted},
-        measured, None if saving is None else _three(saving),
+        measured, inside, None if saving is None else _three(saving),
     )  # fmt: skip
 
 

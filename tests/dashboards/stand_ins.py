@@ -15,8 +15,8 @@ from prometheus_client import Metric
 from alerts.rules import burn
 from alerts.rules.build import build
 from alerts.rules.values import Recording
-from dashboards.boards.planner import METRICS
 from exporters.quality import QualitySeries, told_of
+from exporters.recommendations import AdviceNow, RecommendationSeries, recommendation_families
 from exporters.tenants import TenantSeries
 from goodwatch.core.quality import QualityRules
 from goodwatch.signals.request_frames import SCORES
@@ -105,46 +105,48 @@ _EXPECTED: Final = {
     "attainment_ratio": 0.991, "ttft_p99_seconds": 0.43, "tpot_p99_seconds": 0.041, "usd_per_million_good_tokens": 1.9,
     "vram_headroom_ratio": 0.18,
 }  # fmt: skip
-_ENDS: Final = {"low": 0.9, "expected": 1.0, "high": 1.1}
+_HIGHER_IS_BETTER: Final = ("attainment_ratio", "vram_headroom_ratio")
+#: measured over expected, by state
+_CAME: Final = {"verified": 1.03, "refuted": 1.4}
 
 
 def _planner(step: int) -> Iterator[tuple[str, dict[str, str], float]]:
+    """As goodwatch's own exporter writes them."""
+    counted = [(one.service, one.strategy, one.state, 1 + step // 10) for one in _recommended()]
+    verdicts = {
+        name: step // every
+        for name, every in (("better", 8), ("worse", 30), ("no_difference", 12), ("inconclusive", 40))
+    }
+    now = AdviceNow(_recommended(), counted, {True: 2 + step // 4, False: step // 20}, verdicts)
+    for family in recommendation_families(now):
+        yield from ((one.name, dict(one.labels), float(one.value)) for one in family.samples)
+
+
+def _recommended() -> list[RecommendationSeries]:
+    found = []
     for name, (service, strategy, state, confidence, usd) in _RECOMMENDED.items():
-        of = {"service": service, "recommendation": name}
-        yield (
-            "goodwatch_recommendation_info",
-            {**of, "strategy": strategy, "state": state, "confidence": confidence},
-            1.0,
+        predicted = {metric: _ends(metric, value) for metric, value in _EXPECTED.items()}
+        off = _CAME.get(state)
+        measured = (
+            {}
+            if off is None
+            else {
+                metric: min(1.0, value / off) if metric in _HIGHER_IS_BETTER else value * off
+                for metric, value in _EXPECTED.items()
+            }
         )
-        for bound, factor in _ENDS.items():
-            saving = usd * (1 + 3 * (factor - 1))
-            yield "goodwatch_recommendation_saving_usd_per_week", {**of, "bound": bound}, saving
-        for metric in METRICS:
-            yield from _numbers("predicted", of, metric, 1.0)
-            if state in ("verified", "refuted"):
-                yield from _numbers("measured", of, metric, 1.03 if state == "verified" else 1.4)
-        made = {"service": service, "strategy": strategy, "state": state}
-        yield "goodwatch_recommendations_total", made, 1.0 + step // 10
-    for inside, count in (("true", 2 + step // 4), ("false", step // 20)):
-        yield "goodwatch_planner_predictions_total", {"inside": inside}, float(count)
-    for verdict, every in (("better", 8), ("worse", 30), ("no difference", 12), ("inconclusive", 40)):
-        yield "goodwatch_experiment_verdicts_total", {"verdict": verdict}, float(step // every)
+        inside = dict.fromkeys(measured, state == "verified")
+        found.append(RecommendationSeries(
+            service, name, strategy, state, confidence, predicted, measured, inside, (usd, usd * 0.7, usd * 1.3)
+        ))  # fmt: skip
+    return found
 
 
-def _numbers(kind: str, of: Mapping[str, str], metric: str, off: float) -> Iterator[tuple[str, dict[str, str], float]]:
-    width = 0.3 if kind == "measured" else 1.0
-    for bound, factor in _ENDS.items():
-        better_high = metric in ("attainment_ratio", "vram_headroom_ratio")
-        value = (
-            _EXPECTED[metric]
-            * (1 / off if better_high else off)
-            * (1 + (factor - 1) * width * (0.1 if better_high else 1))
-        )
-        yield (
-            f"goodwatch_recommendation_{kind}",
-            {**of, "metric": metric, "bound": bound},
-            min(1.0, value) if better_high else value,
-        )
+def _ends(metric: str, value: float) -> tuple[float, float, float]:
+    """Point, low and high: a tenth to either side, a hundredth for shares."""
+    width = 0.01 if metric in _HIGHER_IS_BETTER else 0.1
+    high = value * (1 + width)
+    return value, value * (1 - width), min(1.0, high) if metric in _HIGHER_IS_BETTER else high
 
 
 # --- beside the requests of a recording ---------------------------------------------------------------------------------

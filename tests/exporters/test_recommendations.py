@@ -29,7 +29,8 @@ def text_of(now: AdviceNow) -> list[str]:
 
 
 ONE = RecommendationSeries(
-    "chat", "a1", "concurrency", "verified", "high", {"attainment_ratio": (0.99, 0.97, 1.0)}, {"attainment_ratio": 0.985}, (5.0, 3.0, 8.0)
+    "chat", "a1", "concurrency", "verified", "high", {"attainment_ratio": (0.99, 0.97, 1.0)}, {"attainment_ratio": 0.985},
+    {"attainment_ratio": True}, (5.0, 3.0, 8.0)
 )  # fmt: skip
 
 
@@ -43,6 +44,7 @@ def test_a_recommendation_tells_its_state_its_bands_and_what_was_measured() -> N
     values = {_sorted(line).rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in found}
     assert values['goodwatch_recommendation_predicted{bound="low",metric="attainment_ratio",' + about + "}"] == 0.97
     assert values['goodwatch_recommendation_measured{metric="attainment_ratio",' + about + "}"] == 0.985
+    assert values['goodwatch_recommendation_inside{metric="attainment_ratio",' + about + "}"] == 1
     assert values['goodwatch_recommendation_saving_usd_per_week{bound="high",' + about + "}"] == 8.0
     assert values['goodwatch_recommendations_total{service="chat",state="proposed",strategy="concurrency"}'] == 2
     assert values['goodwatch_planner_predictions_total{inside="true"}'] == 3
