@@ -17,6 +17,7 @@ from alerts.rules.build import build
 from alerts.rules.values import Recording
 from exporters.quality import QualitySeries, told_of
 from exporters.recommendations import AdviceNow, RecommendationSeries, recommendation_families
+from exporters.slo import SloSeries, SlosNow, TargetSeries, slo_families
 from exporters.tenants import TenantSeries
 from goodwatch.core.quality import QualityRules
 from goodwatch.signals.request_frames import SCORES
@@ -76,22 +77,27 @@ def _alert(grown: float) -> Iterator[tuple[str, dict[str, str], float]]:
 
 def _slos(grown: float) -> Iterator[tuple[str, dict[str, str], float]]:
     """goodwatch's own numbers: of the SLOs that rules watch as well, and of a calendar month that no rule can watch."""
-    for service, slo, period in (("chat", "chat", "30d"), ("batch", "batch", "30d"), ("batch", "batch-month", "month")):
-        of = {"service": service, "slo": slo}
-        yield "goodwatch_slo_objective_ratio", of, _OBJECTIVES[service]
-        left = _LEFT[service] - 0.02 * grown
-        yield "goodwatch_slo_budget_remaining_ratio", {**of, "period": period, "target": ""}, left
-        for window, rate in _BURNS.items():
-            pace = rate * (0.4 + 0.6 * grown) * (1.0 if service == "chat" else 0.1)
-            yield "goodwatch_slo_burn_rate", {**of, "window": window, "target": ""}, pace
-        for severity in ("critical", "warning"):
-            fires = service == "chat" and grown > (0.4 if severity == "critical" else 0.3)
-            yield "goodwatch_slo_alert_firing", {**of, "severity": severity}, float(fires)
-    for bound, days in (("soonest", 0.4), ("expected", 0.6), ("latest", 1.1)):
-        of = {"service": "chat", "slo": "chat", "bound": bound}
-        yield "goodwatch_slo_budget_exhaustion_seconds", of, days * 86_400 * (1.2 - grown)
-    if grown > 0.2:
-        yield "goodwatch_drift_active", {"service": "chat", "kind": "burn", "slo": "chat"}, 1.0
+    shown = [
+        _slo("chat", "chat", "30d", grown),
+        _slo("batch", "batch", "30d", grown),
+        _slo("batch", "batch-month", "month", grown),
+    ]
+    drifts = [("chat", "burn", "chat")] if grown > 0.2 else []
+    for family in slo_families(SlosNow(shown, drifts)):
+        yield from ((one.name, dict(one.labels), float(one.value)) for one in family.samples)
+
+
+def _slo(service: str, slo: str, period: str, grown: float) -> SloSeries:
+    pace = (0.4 + 0.6 * grown) * (1.0 if service == "chat" else 0.1)
+    worst = TargetSeries(
+        "ttft", _LEFT[service] - 0.02 * grown, {window: rate * pace for window, rate in _BURNS.items()}
+    )
+    other = TargetSeries("tpot", 0.99, {window: rate * pace * 0.1 for window, rate in _BURNS.items()})
+    ends: tuple[float | None, ...] = (
+        tuple(days * 86_400 * (1.2 - grown) for days in (0.6, 0.4, 1.1)) if slo == "chat" else (None,) * 3
+    )
+    firing = {name: service == "chat" and grown > since for name, since in (("critical", 0.4), ("warning", 0.3))}
+    return SloSeries(service, slo, _OBJECTIVES[service], period, (worst, other), (ends[0], ends[1], ends[2]), firing)
 
 
 #: recommendation → service, strategy, state, confidence, expected saving a week
