@@ -16,6 +16,7 @@ from exporters._own import SelfMetrics
 from exporters._values import STATES, Scope, ServiceNow, Snapshot, TargetNow
 from exporters.alerting import ALERTING_SERIES
 from exporters.quality import QUALITY_SERIES
+from exporters.recommendations import RECOMMENDATION_SERIES
 from exporters.requests import REQUEST_SERIES
 from exporters.slo import SLO_SERIES
 from exporters.tenants import TENANT_SERIES
@@ -121,6 +122,7 @@ def series_table() -> str:
     ]
     rows += [(name, "gauge", ", ".join(labels), text) for name, (labels, text) in FACTS.items()]
     rows += [*REQUEST_SERIES, *INTAKE_SERIES, *SLO_SERIES, *ALERTING_SERIES, *QUALITY_SERIES, *TENANT_SERIES]
+    rows += RECOMMENDATION_SERIES
     own = SelfMetrics("")
     own.reloaded(True, 0.0)  # gauges have no sample before they are known
     rows += [

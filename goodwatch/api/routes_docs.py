@@ -45,7 +45,7 @@ def operations(schema: dict[str, Any]) -> Iterator[Operation]:
             query = [p for p in one.get("parameters", []) if p["in"] == "query"]
             yield Operation(
                 method.upper(), path, role_for(method.upper(), path) or "none", one["summary"],
-                one.get("description", ""), tuple((p["name"], p.get("description", "")) for p in query),
+                " ".join(one.get("description", "").replace("``", "`").split()), tuple((p["name"], p.get("description", "")) for p in query),
             )  # fmt: skip
 
 

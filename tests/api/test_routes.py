@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import math
-import os
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 
 from exporters.prometheus import series_name
 from goodwatch.api.problem import ProblemError
-from goodwatch.api.routes_docs import operations_table
 from goodwatch.api.routes_query import asked_range, instant_s
 from goodwatch.api.routes_series import series_shape
 from goodwatch.api.routes_targets import capability_shape
@@ -409,13 +407,3 @@ async def test_a_refused_reload_lists_every_problem() -> None:
         found = problem_of(await client.post("/api/v1/reload"))
     assert found.status == 422
     assert [fault.what for fault in found.errors] == list(problems)
-
-
-def test_the_documentation_has_every_operation() -> None:
-    path, table = ROOT / "docs" / "api.md", operations_table(app_of(PlainViews()).openapi())
-    before, rest = path.read_text().split("<!-- operations: begin -->\n")
-    shown, after = rest.split("<!-- operations: end -->")
-    if os.environ.get("GOLDEN") == "update":
-        path.write_text(f"{before}<!-- operations: begin -->\n{table}<!-- operations: end -->{after}")
-        return
-    assert shown == table, "run this test with GOLDEN=update and read the difference"
