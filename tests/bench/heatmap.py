@@ -48,7 +48,7 @@ AIMS = {
     "rolled_hours_wall_s": 0.2,
     "rolled_wall_s": 0.2,
     "raw_ratio_to_duckdb": 1.2,
-    "append_cpu_s_per_150k_parts": 1.0,
+    "append_ratio_to_bare_insert": 1.6,
 }
 
 #: two normal deviates need four uniform ones (Box-Muller)
