@@ -47,7 +47,7 @@ def checked(
     NoDataError
         The traffic of both is too unlike, or one side is empty.
     """
-    made = before_after(planned(one, effective), before, after, COLUMNS, pieces=PIECES)
+    made = before_after(planned(one, effective), before, after, COLUMNS, pieces=PIECES, loads=True)
     found = replace(made, verdict=judge(made, at_s=at_s))
     return concluded(one, found, at_s, cost_ratio), found
 

@@ -317,10 +317,10 @@ def check_noise(judged: pl.DataFrame, vantage: Vantage) -> dict[str, float]:
 
 
 def ready_columns(judged: pl.DataFrame, vantage: Vantage) -> pl.DataFrame:
-    """End, lengths, ``good``, ``ttft_seen`` and ``tpot_seen`` of judged requests; those whose verdict is open are left out."""
+    """End, arrival, lengths, ``good``, ``ttft_seen`` and ``tpot_seen`` of judged requests; those whose verdict is open are left out."""
     certain = judged.filter(pl.col("verdict").is_in([Verdict.GOOD.value, Verdict.BAD.value]))
     # without the sampling weight: a check gives each request a weight of its own
     return certain.select(
-        "ended_at", "input_tokens", "output_tokens", good=pl.col("verdict") == Verdict.GOOD.value,
+        "ended_at", "input_tokens", "output_tokens", arrived_s=pl.col("arrived_at"), good=pl.col("verdict") == Verdict.GOOD.value,
         tpot_seen=tpot(vantage), ttft_seen=pl.col(f"{vantage.value}_ttft_s"),
     )  # fmt: skip

@@ -43,8 +43,13 @@ _KEPT: Final = 3
 _WARM_S: Final = 60.0
 #: how often it is looked whether enough requests came for a check
 _CHECK_EVERY_S: Final = 60.0
+#: traffic that is not alike yet is looked at again after so long
+_WAIT_S: Final = 900.0
 #: a check that never gets enough requests ends
 _LONGEST_CHECK_S: Final = 14 * 86_400.0
+#: a check that says nothing is made again with so many times the requests, and so often in all: looking on until
+#: something shows would find what is not there
+_MORE, _LOOKS = 4, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,8 @@ class Advising:
     known: dict[str, Recommendation] = field(default_factory=dict)  # by id
     experiments: tuple[Experiment, ...] = ()
     answers: dict[str, Answer] = field(default_factory=dict)  # the last of each service
+    waiting: dict[str, str] = field(default_factory=dict)  # why an applied one has no verdict yet, by id
+    refused: dict[str, str] = field(default_factory=dict)  # why the last look at a service came to nothing
     _asked: list[Asked] = field(default_factory=list)
     _last_s: dict[str, float] = field(default_factory=dict)
     _known_s: dict[str, float] = field(default_factory=dict)  # when each service was first seen
@@ -143,7 +150,7 @@ class Advising:
         now = self.clock.now_s()
         for asked in [one for one in self._asked if one.due_s <= now]:
             self._asked.remove(asked)
-            await self._guarded(self._answer(asked))
+            await self._guarded(self._answered(asked))
         for one in [r for r in self.known.values() if r.state in ("applied", "inconclusive")]:
             if now - self._checked_s.get(one.id, 0.0) >= _CHECK_EVERY_S:
                 self._checked_s[one.id] = now
@@ -163,7 +170,8 @@ class Advising:
             return
         now = self.clock.now_s()
         for view in self.evidencing.watch.services():
-            known_s = self._known_s.setdefault(view.name, now)  # a service that is new is not judged on its first minute
+            # a service that is new is not judged on its first minute
+            known_s = self._known_s.setdefault(view.name, now)
             if now - self._last_s.get(view.name, known_s) >= WEEK_S:
                 self._want(Asked(view.name, "schedule", WEEK_S))
 
@@ -189,6 +197,14 @@ class Advising:
                 await self._move(one, "applied", at_s, "the engine", "its own deployment tells the new values")
                 return True
         return False
+
+    async def _answered(self, asked: Asked) -> None:
+        """As a trigger asks: what keeps it from an answer is there to be read."""
+        try:
+            await self._answer(asked)
+        except (NoDataError, ConfigError) as error:
+            self.refused[asked.service] = str(error)
+            raise
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -225,6 +241,7 @@ class Advising:
             keys = {one.key for one in found} - {one.key for one in new}
             answer = Answer(advice, tuple(new), tuple(o for o in mine if o.key in keys), gathered.running.findings)
             self.answers[asked.service] = answer
+            self.refused.pop(asked.service, None)
             told = {
                 "trigger": asked.trigger,
                 "mode": advice.mode,
@@ -298,29 +315,37 @@ class Advising:
     # -- checking ---------------------------------------------------------------------------------------------------
 
     async def check(self, id: str) -> Recommendation | None:
-        """Check an applied recommendation if enough requests came since; None while there are too few.
+        """Check an applied recommendation if enough requests came since; None while there are too few, or no like ones.
 
-        Raises ``NoDataError`` when traffic before and after cannot be compared, ``StoreError`` when a store cannot be read.
+        A check that finds nothing is made again with four times the requests, and a third time; then it stays at that.
+        Raises ``StoreError`` when a store cannot be read.
         """
         one = self.known.get(id)
         if one is None or one.applied_s is None or one.state not in ("applied", "inconclusive"):
             return None
         now, start = self.clock.now_s(), one.applied_s + self.warm_s
-        if one.state == "inconclusive" and now - one.steps[-1].at_s < _AGAIN_S:
+        looks = sum(step.state == "inconclusive" and step.at_s >= one.applied_s for step in one.steps)
+        over = now - one.applied_s > _LONGEST_CHECK_S
+        if looks >= _LOOKS or (looks and one.steps[-1].at_s - one.applied_s > _LONGEST_CHECK_S):
+            return None
+        needed = one.check_requests * _MORE**looks
+        if not over and await asyncio.to_thread(self.evidencing.reads.count, Slice(one.service, start, now)) < needed:
             return None
         after = await self._judged(one.service, start, now)
-        over = now - one.applied_s > _LONGEST_CHECK_S
-        if after.height < one.check_requests and not over:
+        if after.height < needed and not over:
             return None
         before = await self._judged(one.service, self._before_s(one), one.applied_s)
         effective, cost = self._effective(one.service), await self._cost_ratio(one, start, now)
         try:
             found = await asyncio.to_thread(checked, one, before, after, effective, now, cost_ratio=cost)
         except NoDataError as error:
+            self.waiting[one.id] = str(error)
             if not over:
-                raise
+                self._checked_s[one.id] = now + _WAIT_S
+                return None
             return await self._move(one, "inconclusive", now, "goodwatch", str(error))
         told, experiment = found
+        self.waiting.pop(one.id, None)
         await asyncio.to_thread(keep, self.records, experiment)
         await self._keep(told, now)
         self.experiments = (experiment, *(e for e in self.experiments if e.id != experiment.id))

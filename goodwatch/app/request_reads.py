@@ -104,7 +104,7 @@ class RequestReads:
         asked = [replace(ask, filters={**of.equal}, window_usd=counted.bill.usd) for ask in asks]
 
         def build() -> list[MapView]:
-            few = by_one and self._count(of) <= _RAW_REQUESTS
+            few = by_one and self.count(of) <= _RAW_REQUESTS
             if few or not _in_rollups(of):
                 return self._maps_of_requests(of, whole, asked, counted)
             return self._maps_of_rollups(of, whole, asked, counted)
@@ -207,7 +207,7 @@ class RequestReads:
 
     def _judged(self, of: Slice, *, everything: bool = False) -> pl.DataFrame:
         """Facts of a slice with verdicts; with ``everything`` only its service and times count. Raises ``StoreError``."""
-        count = self._count(of)
+        count = self.count(of)
         if count > MOST_REQUESTS:
             raise StoreError(
                 f"{count:,.0f} requests ended in this range, and at most {MOST_REQUESTS:,} are read one by one; choose a "
@@ -221,8 +221,8 @@ class RequestReads:
         verdicts = {k: v for k, v in of.equal.items() if k in _VERDICTS}
         return _inside(judged.filter(*_equal(verdicts)), of)
 
-    def _count(self, of: Slice) -> float:
-        """Requests of a slice's service and times."""
+    def count(self, of: Slice) -> float:
+        """Requests of a slice's service and times, by rollups where they are ready. Blocking. Raises ``StoreError``."""
         ranges = self.loop.tiers(of.start_s, of.end_s)
         rolled = self.loop.store.summed_rollups([one for one in ranges if one[0]], ("service",))
         count = float(rolled.filter(pl.col("service") == of.service)["requests"].sum())

@@ -1,11 +1,12 @@
-"""Before and after on the same traffic: requests reweighted so that both sides have one mix of input and output length.
+"""Before and after on the same traffic: requests reweighted so that both sides have one mix of lengths, and one of loads.
 
-A change that went live together with longer prompts is not slower; comparing what is common to both mixes says so.
+A change that went live together with longer prompts is not slower, and one that went live in the evening is not faster;
+comparing what is common to both mixes says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,6 +18,10 @@ from planner.experiments.values import Experiment, Measured, Metric, Run
 
 #: requests of a cell on either side without which the cell is left out
 _LEAST_IN_CELL: Final = 20
+#: requests that arrive in so long are one load; loads within a factor of 2 are alike
+_LOAD_S: Final = 60.0
+#: edges of bands of loads are tried at so many places: two loads a little apart must not fall on two sides of one
+_OFFSETS: Final = 8
 #: a load this much higher or lower is told: latency follows load
 _LOAD_CHANGE: Final = 0.1
 _CELL: Final = ("input_band", "output_band")
@@ -26,7 +31,7 @@ _CELL: Final = ("input_band", "output_band")
 class Matched:
     """Runs of both sides, weighted to the common mix, in the order of time.
 
-    ``overlap_ratio`` is the share of traffic that both mixes have in common (0..1); ``kept`` the shares of requests on
+    ``overlap_ratio`` is the share of traffic that both mixes have in common (0..1), the smaller of lengths and loads; ``kept`` the shares of requests on
     either side that are in it; ``effective`` how many equally weighted requests tell as much.
     """
 
@@ -45,6 +50,7 @@ def matched(
     *,
     pieces: int = 8,
     least_overlap: float = 0.6,
+    loads: bool = False,
 ) -> Matched:
     """Cut both sides into pieces of time and weight each request by the common mix.
 
@@ -58,6 +64,9 @@ def matched(
         How many runs either side becomes; neighbouring ones are alike, which the verdict takes into account.
     least_overlap
         Refused below this share of traffic in common.
+    loads
+        Match how many requests arrived in the same minute as well; needs ``arrived_s``. Arrivals and not ends: a change
+        that serves more must not look like more load.
 
     Raises
     ------
@@ -67,23 +76,25 @@ def matched(
     sides = [_banded(before), _banded(after)]
     if not all(map(len, sides)):
         raise NoDataError("before and after: both need requests whose input and output length is known")
-    cells = _cells(*sides)
-    overlap = float(cells["common"].sum())
-    if overlap < least_overlap:
-        raise NoDataError(
-            f"only {overlap:.0%} of the traffic is alike before and after ({least_overlap:.0%} are needed):"
-            f" {_largest_gap(cells)}; compare windows with the same traffic, or run both arms at once"
-        )
+    weighed = [_weighed(sides, _CELL, least_overlap, _largest_gap)]
+    if loads:
+        weighed.append(_weighed(*_loaded(sides), least_overlap, _largest_load_gap))
+    overlap = min(one.overlap for one in weighed)
     runs: list[tuple[Run, ...]] = []
     kept, effective = [], []
-    for side, share in zip(sides, ("share_a", "share_b"), strict=True):
-        weights = cells.select(*_CELL, (pl.col("common") / pl.col(share) / overlap).alias("weight"))
-        weighted = side.join(weights.filter(pl.col("weight") > 0), on=_CELL, how="inner")
+    for place, side in enumerate(sides):
+        factors = [one.weights[place].alias(f"weight_{nth}") for nth, one in enumerate(weighed)]
+        product = pl.reduce(lambda a, b: a * b, [pl.col(one.name) for one in factors])
+        weighted = side.with_columns(factors).with_columns(weight=product).filter(pl.col("weight") > 0)
+        if weighted.is_empty():
+            raise NoDataError(
+                "no request of one side has both the lengths and the load of the other; wait for more traffic"
+            )
         kept.append(len(weighted) / len(side))
         square = float((weighted["weight"] ** 2).sum())
         effective.append(float(weighted["weight"].sum()) ** 2 / square)
         runs.append(_pieces(weighted, metrics, pieces, len(runs) * pieces))
-    notes = _notes((before, after), sides, overlap, (kept[0], kept[1]))
+    notes = _notes((before, after), sides, overlap, (kept[0], kept[1]), loads=loads)
     return Matched(runs[0], runs[1], overlap, (kept[0], kept[1]), (effective[0], effective[1]), notes)
 
 
@@ -94,13 +105,14 @@ def before_after(
     columns: Sequence[tuple[Metric, str]],
     *,
     pieces: int = 8,
+    loads: bool = False,
 ) -> Experiment:
     """An experiment whose arms are filled with the matched traffic before and after its change, ready to be judged.
 
     ``columns`` are metrics and the columns of the facts that hold them; the first decides. Flags, inputs, predictions
-    and quality of ``entry`` stay. Raises ``NoDataError`` as ``matched``.
+    and quality of ``entry`` stay. ``loads`` and errors as of ``matched``.
     """
-    found = matched(before, after, {metric.name: column for metric, column in columns}, pieces=pieces)
+    found = matched(before, after, {metric.name: column for metric, column in columns}, pieces=pieces, loads=loads)
     return replace(
         entry, design="before_after", metrics=tuple(metric for metric, _ in columns),
         baseline=replace(entry.baseline, runs=found.baseline), candidate=replace(entry.candidate, runs=found.candidate),
@@ -119,14 +131,61 @@ def _band(column: str) -> pl.Expr:
     return (63 - pl.col(column).cast(pl.Int64).bitwise_leading_zeros().cast(pl.Int16)).cast(pl.Int16)
 
 
-def _cells(a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
-    """Columns: input_band, output_band, share_a, share_b, common; one row a cell that either side has."""
-    counted = [side.group_by(_CELL).agg(pl.len().alias(name)) for side, name in ((a, "n_a"), (b, "n_b"))]
-    cells = counted[0].join(counted[1], on=_CELL, how="full", coalesce=True).fill_null(0)
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """What is common to both sides (0..1), and the weight of each of their rows: 0 outside of it."""
+
+    overlap: float
+    weights: tuple[pl.Series, pl.Series]
+
+
+def _weighed(
+    sides: Sequence[pl.DataFrame], cell: Sequence[str], least: float, gap: Callable[[pl.DataFrame], str]
+) -> _Weighed:
+    cells = _cells(sides[0], sides[1], cell)
+    overlap = float(cells["common"].sum())
+    if overlap < least:
+        raise NoDataError(
+            f"only {overlap:.0%} of the traffic is alike before and after ({least:.0%} are needed):"
+            f" {gap(cells)}; compare windows with the same traffic, or run both arms at once"
+        )
+    found = []
+    for side, share in zip(sides, ("share_a", "share_b"), strict=True):
+        weights = cells.select(*cell, (pl.col("common") / pl.col(share) / overlap).alias("weight"))
+        found.append(side.join(weights, on=cell, how="left", maintain_order="left")["weight"].fill_null(0.0))
+    return _Weighed(overlap, (found[0], found[1]))
+
+
+def _loaded(sides: Sequence[pl.DataFrame]) -> tuple[list[pl.DataFrame], tuple[str, ...]]:
+    """Both sides with the band of their load, its edges where most is common."""
+    arrived = [
+        side.with_columns(minute=(pl.col("arrived_s").fill_null(pl.col("ended_at")) // _LOAD_S)).with_columns(
+            load=pl.len().over("minute").cast(pl.Float64)
+        )
+        for side in sides
+    ]
+    tried = []
+    for offset in range(_OFFSETS):
+        band = (pl.col("load").log(2.0) + offset / _OFFSETS).floor().cast(pl.Int16).alias("load_band")
+        banded = [side.with_columns(band) for side in arrived]
+        common = float(_cells(banded[0], banded[1], ("load_band",))["common"].sum())
+        tried.append((common, -offset, banded))
+    return max(tried, key=lambda one: one[:2])[2], ("load_band",)
+
+
+def _largest_load_gap(cells: pl.DataFrame) -> str:
+    before, after = (float((cells[share] * cells["load_band"]).sum() or 0.0) for share in ("share_a", "share_b"))
+    return f"load is about {2.0 ** (after - before):.2g} times what it was, and latency follows load"
+
+
+def _cells(a: pl.DataFrame, b: pl.DataFrame, cell: Sequence[str]) -> pl.DataFrame:
+    """Columns: those of ``cell``, share_a, share_b, common; one row a cell that either side has."""
+    counted = [side.group_by(cell).agg(pl.len().alias(name)) for side, name in ((a, "n_a"), (b, "n_b"))]
+    cells = counted[0].join(counted[1], on=cell, how="full", coalesce=True).fill_null(0)
     shares = cells.with_columns(share_a=pl.col("n_a") / len(a), share_b=pl.col("n_b") / len(b))
     enough = (pl.col("n_a") >= _LEAST_IN_CELL) & (pl.col("n_b") >= _LEAST_IN_CELL)
     common = pl.when(enough).then(pl.min_horizontal("share_a", "share_b")).otherwise(0.0)
-    return shares.with_columns(common=common).sort(_CELL)
+    return shares.with_columns(common=common).sort(cell)
 
 
 def _largest_gap(cells: pl.DataFrame) -> str:
@@ -156,8 +215,9 @@ def _measure(rows: pl.DataFrame, column: str) -> Measured | None:
 
 
 def _notes(
-    given: tuple[pl.DataFrame, pl.DataFrame], sides: list[pl.DataFrame], overlap: float, kept: tuple[float, float]
-) -> tuple[str, ...]:
+    given: tuple[pl.DataFrame, pl.DataFrame], sides: list[pl.DataFrame], overlap: float, kept: tuple[float, float],
+    *, loads: bool,
+) -> tuple[str, ...]:  # fmt: skip
     notes = [
         f"{overlap:.0%} of the traffic is alike; {kept[0]:.0%} of the requests before and {kept[1]:.0%} after are in it"
     ]
@@ -168,5 +228,8 @@ def _notes(
     if min(spans) > 0:
         ratio = (len(sides[1]) / spans[1]) / (len(sides[0]) / spans[0])
         if not 1 / (1 + _LOAD_CHANGE) <= ratio <= 1 + _LOAD_CHANGE:
-            notes.append(f"load is {ratio:.2f} times what it was: latency follows load, and only the mix was matched")
+            what = (
+                "minutes of like load were compared" if loads else "latency follows load, and only the mix was matched"
+            )
+            notes.append(f"load is {ratio:.2f} times what it was: {what}")
     return tuple(notes)

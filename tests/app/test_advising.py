@@ -1,5 +1,6 @@
 """From requests in the store to advice, what people say to it, and the verdict: real stores, a simulated engine."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -129,6 +130,23 @@ async def test_a_limit_past_the_knee_is_found_applied_and_verified(played: Playe
     series = {m.name: m for m in recommendation_families(advice_now(played.advising))}
     better = [s.value for s in series["goodwatch_experiment_verdicts"].samples if s.labels["verdict"] == "better"]
     assert better == [1.0]
+
+
+async def test_a_check_that_finds_nothing_is_made_again_with_more_and_not_for_ever(played: Played) -> None:
+    first = (await played.ask()).made[0]
+    played.now(NOW_S + 20)
+    await played.advising.move(first.id, "applied", "ann")
+    looked = []
+    for n in range(1, 40):  # nothing has changed: the old setting goes on
+        await played.add(requests(100_000 * n, NOW_S + 100 * n, 128))
+        played.now(NOW_S + 100 * n + 99)
+        if await played.advising.check(first.id) is not None:
+            looked.append(n * 24 * 45)  # bursts of 45 on average
+    after = played.advising.one(first.id)
+    assert after is not None
+    assert 1 <= len(looked) <= 3
+    assert all(b >= 4 * a * 0.9 for a, b in itertools.pairwise(looked))
+    assert after.state in ("inconclusive", "refuted")
 
 
 async def test_the_same_advice_is_not_given_twice_and_a_declined_one_stays_quiet(played: Played) -> None:

@@ -25,6 +25,7 @@ import pytest
 from goodwatch.api.service import Service, serve
 from goodwatch.app.advising import Answer
 from goodwatch.core.drift import Drift
+from planner.candidate import Advice
 from planner.recommendations import Recommendation
 from tests.engine.load import MODEL, latencies, read_stream
 from tests.engine.server import VllmServer
@@ -182,6 +183,13 @@ def told(one: Recommendation) -> str:
     return "\n".join(lines)
 
 
+def why_none(advice: Advice) -> str:
+    """What was tried and lost, for the log of a test that failed."""
+    lines = [advice.reason, *advice.missing, f"stay: {advice.stay}"]
+    lines += [f"lost: {one.proposal.title}: {one.why_not}: {one.effect}" for one in advice.lost]
+    return "\n".join([*lines, *(f"silent: {one.strategy}: {one.reason}" for one in advice.abstained)])
+
+
 async def until(done: Any, timeout_s: float) -> bool:
     """Wait for something that the service does by itself."""
     end = time.monotonic() + timeout_s
@@ -294,7 +302,7 @@ async def test_a_bad_limit_of_sequences_is_found_changed_and_verified(tmp_path: 
         await asyncio.to_thread((run.engine if run else engine).stop)
     assert run.drifts, "goodwatch saw no drift"
     assert run.answer is not None, "the drift led to no look at the service"
-    assert run.answer.made, run.answer.advice.reason
+    assert run.answer.made, why_none(run.answer.advice)
     assert set(run.answer.made[0].changes) == {"max_num_seqs"}
     assert run.verified is not None, "too few requests for a verdict"
     print(told(run.verified))

@@ -70,11 +70,8 @@ class _Site:
 
     def _stays(self, service: str | None) -> list[tuple[str, str]]:
         """Services where the last look came to no advice, and why."""
-        return [
-            (name, answer.advice.reason)
-            for name, answer in sorted(self._advising.answers.items())
-            if answer.advice.reason and service in (None, name)
-        ]
+        found = {name: answer.advice.reason for name, answer in self._advising.answers.items()} | self._advising.refused
+        return [(name, reason) for name, reason in sorted(found.items()) if reason and service in (None, name)]
 
     @staticmethod
     def _main(one: Recommendation) -> Line | None:
@@ -88,7 +85,7 @@ class _Site:
             return self._problem(request, 404, "No such recommendation", f"There is no recommendation {id[:64]!r}.")
         values = {
             "one": found, "lines": [line_of(p) for p in found.predicted], "saving": saving_text(found.saving_usd_per_week),
-            "tones": TONES, "can": [name for name, state in _BUTTONS.items() if state in MOVES[found.state]],
+            "waiting": self._advising.waiting.get(found.id, ""), "tones": TONES, "can": [name for name, state in _BUTTONS.items() if state in MOVES[found.state]],
         }  # fmt: skip
         return self._renderer.page(request, "recommendation", values, live=False)
 

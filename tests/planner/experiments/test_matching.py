@@ -78,3 +78,47 @@ def test_an_empty_side_is_no_comparison() -> None:
     one = facts(0, 0.3, 1.0, 1)
     with pytest.raises(NoDataError, match="both need requests"):
         matched(one, one.head(0), {"t": "engine_ttft_s"})
+
+
+def day(start_s: float, every: int, factor: float, seed: int) -> pl.DataFrame:
+    """Twelve hours of five-minute blocks: each ``every``-th (0: none) is busy, 20 requests a minute that take three times
+    as long; the others are quiet, 2 a minute."""
+    rng = random.Random(seed)
+    rows = []
+    for block in range(144):
+        busy = every and block % every == 0
+        for n in range(100 if busy else 10):
+            at_s = start_s + block * 300 + n * (3.0 if busy else 30.0)
+            took = factor * (3.0 if busy else 1.0) * rng.lognormvariate(0, 0.2)
+            rows.append((at_s + took, at_s, 300, 100, took))
+    names = ["ended_at", "arrived_s", "input_tokens", "output_tokens", "engine_ttft_s"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def by_load(before: pl.DataFrame, after: pl.DataFrame) -> Experiment:
+    entry = Experiment("m", "?", "before_after", Arm("before"), Arm("after"), (TTFT,))
+    return before_after(entry, before, after, [(TTFT, "engine_ttft_s")], loads=True)
+
+
+def test_a_quiet_night_after_a_busy_day_is_no_verdict() -> None:
+    with pytest.raises(NoDataError, match=r"load is about 0\.1\d? times what it was"):
+        by_load(day(0, 1, 1.0, 1), day(50_000, 0, 1.0, 2))
+
+
+def test_fewer_busy_minutes_are_not_a_faster_engine() -> None:
+    before, after = day(0, 3, 1.0, 1), day(50_000, 9, 1.0, 2)
+    assert verdict(before, after) == "better"  # by lengths alone
+    assert judge(by_load(before, after)).outcome in ("no_difference", "inconclusive")
+
+
+def test_a_slower_engine_is_seen_through_fewer_busy_minutes() -> None:
+    assert judge(by_load(day(0, 3, 1.0, 1), day(50_000, 9, 1.4, 2))).outcome == "worse"
+
+
+def test_loads_a_little_apart_are_alike() -> None:
+    """130 and 120 a minute stand on two sides of 128; what is common must not hang on where a band ends."""
+    before, after = (
+        pl.DataFrame({"ended_at": at, "arrived_s": at, "input_tokens": 300, "output_tokens": 100, "engine_ttft_s": 1.0})
+        for at in ([n * 60 / 130 for n in range(130 * 30)], [5000 + n * 60 / 120 for n in range(120 * 30)])
+    )
+    assert matched(before, after, {"t": "engine_ttft_s"}, loads=True).overlap_ratio > 0.9
