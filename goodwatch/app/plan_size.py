@@ -20,10 +20,11 @@ from planner.cost.prices import KINDS, Offer, Overrides, card_name
 from planner.ledger import ledger
 from planner.model_facts import ModelFacts
 from planner.search.answer import Answer, Option, configuration
-from planner.search.choose import search
+from planner.search.choose import fewest_at_point, search
 from planner.search.near import nearest
 from planner.search.question import OBJECTIVE, SPREAD, Allowed, Arrivals, Question, arrivals_of
 from planner.search.sentence import Sentence, understood
+from planner.search.trial import Setup
 from planner.simulate.run import Limits
 from planner.simulate.trace import Trace, trace
 from planner.speed.deployment import model_of as model_by_name
@@ -55,6 +56,7 @@ class Sized:
     told: Mapping[str, Any]
     ledger: Ledger | None
     command: str
+    likely: Setup | None = None  # the same with fewer replicas, which is enough at the point of the bands
 
     @property
     def shown(self) -> Option | None:
@@ -83,7 +85,9 @@ def size(options: SizeOptions) -> Sized:
     request = setup.instance.request(
         question.model, length=setup.max_model_len, sequences=setup.max_num_seqs, tokens=setup.batched_tokens
     )
-    return Sized(answer, heard, told, ledger(request), _command(question, shown, str(told["model"])))
+    fewer = fewest_at_point(question, shown.setup)
+    likely = fewer if fewer.gpus < shown.setup.gpus else None
+    return Sized(answer, heard, told, ledger(request), _command(question, shown, str(told["model"])), likely)
 
 
 def _command(question: Question, one: Option, model: str) -> str:

@@ -17,6 +17,7 @@ from planner.search.answer import Option
 from planner.search.question import Question
 from planner.search.reasons import cut
 from planner.search.space import Lost
+from planner.search.trial import Setup
 from planner.vram import GIB
 
 #: families of one kind that the page lists; JSON has all
@@ -55,9 +56,15 @@ def show_size(console: Console, found: Sized) -> None:
 def described(one: Option) -> str:
     """One option in a line."""
     setup, instance = one.setup, one.setup.instance
-    workers = f"{setup.prefill_replicas} prefill and {setup.replicas} decode workers" if setup.prefill_replicas else f"{setup.replicas} replica{'s' * (setup.replicas > 1)}"  # fmt: skip
+    workers = _workers(setup)
     cache = "16-bit" if instance.kv_dtype == "auto" else instance.kv_dtype
     return f"{setup.gpus} x {instance.gpu.name}, {workers} of {cut(instance)}, {instance.engine.title} {instance.version.text}, {instance.scheme.name} weights, {cache} cache"
+
+
+def _workers(setup: Setup) -> str:
+    if setup.prefill_replicas:
+        return f"{setup.prefill_replicas} prefill and {setup.replicas} decode workers"
+    return f"{setup.replicas} replica{'s' * (setup.replicas > 1)}"
 
 
 def _load(question: Question) -> str:
@@ -86,6 +93,12 @@ def _option(console: Console, found: Sized, one: Option) -> None:
     console.print(
         Text.assemble("  ", (word, "bold green" if found.answer.best else "bold yellow"), f": {described(one)}")
     )
+    if found.likely is not None:
+        fewer = found.likely
+        console.print(
+            f"  likely enough: {_workers(fewer)}, {fewer.gpus} cards, ${fewer.usd_per_month.point:,.0f} a month. It holds at the point of the bands; the\n"
+            "  above holds also where the engine is as slow as one in ten such predictions turned out. Begin with the fewer, and measure"
+        )
     console.print()
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     for title in ("", "point", "low", "high", ""):
@@ -195,6 +208,10 @@ def size_json(found: Sized) -> dict[str, Any]:
             "budget_usd_per_month": question.budget_usd_per_month, "price": question.price_kind,
         },
         "best": None if answer.best is None else _option_json(question, answer.best),
+        "likely_enough": None if found.likely is None else {
+            "gpus": found.likely.gpus, "replicas": found.likely.replicas, "prefill_replicas": found.likely.prefill_replicas,
+            "usd_per_month": found.likely.usd_per_month.point,
+        },
         "reason": answer.reason or None,
         "near": [
             {"given_up": near.given_up, "option": _option_json(question, near.option)} for near in answer.near if near.option

@@ -17,6 +17,7 @@ from planner.budget import EngineBudget
 from planner.catalogue import accelerators, engine_budgets
 from planner.choices.rules import quantisations
 from planner.cost.prices import GpuPrice, price_of
+from planner.flags import flags_of
 from planner.gpu import Gpu, chosen
 from planner.model_facts import ModelFacts
 from planner.quantisation import Scheme, kv_bytes, scheme
@@ -147,8 +148,15 @@ def _of_engine(question: Question, space: Space, on: tuple[Gpu, Peaks, GpuPrice,
 
 
 def released(engine: EngineBudget, told: str | None) -> Version:
-    """One release of an engine, without doubt; its newest where none is told. Raises ConfigError for what is no version."""
-    version = parsed(told or "", engine.newest)
+    """One release of an engine, without doubt; where none is told the newest whose flags are known, for they are printed.
+
+    Raises ConfigError for what is no version.
+    """
+    try:
+        newest = min(engine.newest, flags_of(engine.name).newest)
+    except ConfigError:
+        newest = engine.newest
+    version = parsed(told or "", newest)
     if told and not version.told:
         raise ConfigError(f"--engine-version {told}: is not a version; write it as 0.11.0")
     return Version(version.release, version.release, version.release, True, version.generation)

@@ -35,9 +35,8 @@ from typing import Any, Final
 
 from planner.catalogue import known_model
 from planner.search.answer import Answer, Option
-from planner.search.choose import SIMULATED, copies, search
+from planner.search.choose import SIMULATED, fewest_at_point, search
 from planner.search.question import Allowed, Arrivals, Question
-from planner.search.trial import tried
 from planner.simulate.run import Limits
 
 PEER: Final = "aiconfigurator==0.12.0"
@@ -162,25 +161,12 @@ def ours() -> dict[str, Any]:
     """Our answer to the peer's question: for 95 % at the slow end, and the fewest cards that hold at the point."""
     question = question_of(QUESTIONS[0], gpus=("H100",), engines=("vllm",), schemes=("bf16",), kv_dtypes=("auto",))
     found, used = timed(question)
-    at_point = fewest_at_point(question, found)
     best = found.best
     return {
         "cpu_s": used, "cards": best and best.setup.gpus, "chosen": shown(best),
         "ttft_p50_ms": best and best.figures["point"].ttft_p50_s * 1e3, "tpot_p50_ms": best and best.figures["point"].tpot_p50_s * 1e3,
-        "cards_at_point": at_point,
+        "cards_at_point": best and fewest_at_point(question, best.setup).gpus,
     }  # fmt: skip
-
-
-def fewest_at_point(question: Question, found: Answer) -> int | None:
-    """Cards of the chosen layout when the bands are left aside."""
-    if found.best is None:
-        return None
-    setup = found.best.setup
-    for count in range(1, setup.replicas + 1):
-        one = copies(setup, count)
-        if tried(question, one, "point").attained_ratio >= question.objective:
-            return one.gpus
-    return setup.gpus
 
 
 def peer_line(found: dict[str, Any], own: dict[str, Any]) -> list[str]:
