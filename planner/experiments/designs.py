@@ -53,6 +53,9 @@ _Z: Final = 1.96
 _Point = tuple[Run, float]  # a run, and its summary on the scale of comparison
 _Sided = tuple[float, bool, float]  # position, is it the candidate's, value
 
+#: units of what lies between 0 and 1
+_SHARES: Final = ("ratio", "share")
+
 
 def judge(experiment: Experiment, *, at_s: float | None = None, noise: Mapping[str, float] | None = None) -> Verdict:
     """The verdict of an experiment as far as it has come.
@@ -153,6 +156,8 @@ def _measured(metric: Metric, contrast: Contrast, repeats: tuple[int, int]) -> E
         ends = tuple(math.exp(max(-700.0, min(700.0, end))) for end in ends)  # type: ignore[assignment]
         noise = None if noise is None else math.expm1(min(700.0, noise))
         detectable = math.expm1(min(700.0, detectable))
+    elif metric.unit in _SHARES:  # no share moves by more than all of it
+        ends = tuple(max(-1.0, min(1.0, end)) for end in ends)  # type: ignore[assignment]
     return Effect(metric.name, "inconclusive", "", *ends, noise, detectable, repeats, contrast.basis)
 
 
@@ -176,7 +181,7 @@ def change_text(metric: Metric, effect: Effect) -> str:
     """An effect for a person: "ttft −12.3 % (−15.0 to −9.5 %)", in points where shares are compared, else in the unit."""
     if effect.value is None or effect.low is None or effect.high is None:
         return f"{metric.name}: {effect.reason}"
-    shares = metric.unit in ("", "ratio", "share")
+    shares = metric.unit in ("", *_SHARES)
     same, unit = (1.0, "%") if metric.scale == "ratio" else (0.0, "points" if shares else metric.unit)
     times = 100 if metric.scale == "ratio" or shares else 1
     value, low, high = (f"{(x - same) * times:+.3g}".replace("-", "−") for x in (effect.value, effect.low, effect.high))
