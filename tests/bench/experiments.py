@@ -2,7 +2,7 @@
 
     python -m tests.bench.experiments [--quick] [--json] [--check] [--seed N]
 
-Simulates 1,000 A/A pairs (``--quick``: 200) of each design, kind of noise and number of repeats, and pairs with a real
+Simulates 1,000 A/A pairs (``--quick``: 130) of each design, kind of noise and number of repeats, and pairs with a real
 change of 5 % and of 10 %. Every run has 150 latencies whose logarithms spread by 30 %, and a level of its own:
 
 - ``independent``: levels spread by 2 %;
@@ -12,7 +12,7 @@ change of 5 % and of 10 %. Every run has 150 latencies whose logarithms spread b
 - ``stepping``: as independent, and machines differ by 5 % (what a canary has to take off).
 
 A canary has pieces of time before the change as well, as many as after it. The check holds every false-verdict rate
-to 5 %; with ``--quick`` to what 200 pairs can tell from it.
+to 5 %; with ``--quick`` to what 130 pairs can tell from it.
 """
 
 import argparse
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--seed", type=int, default=8)
     asked = parser.parse_args()
-    pairs = 200 if asked.quick else 1000
+    pairs = 130 if asked.quick else 1000
     began = time.process_time()
     rows = measured(pairs, asked.seed)
     allowed = MOST_FALSE + (2 * math.sqrt(MOST_FALSE * (1 - MOST_FALSE) / pairs) if asked.quick else 0.0)
