@@ -18,8 +18,10 @@ from planner.experiments.values import Experiment, Measured, Metric, Run
 
 #: requests of a cell on either side without which the cell is left out
 _LEAST_IN_CELL: Final = 20
-#: requests that arrive in so long are one load; loads within a factor of 2 are alike
-_LOAD_S: Final = 60.0
+#: requests that arrive in so long are one load, or in a twentieth of a shorter comparison, for its cut edges count as
+#: quiet; loads within a factor of 2 are alike
+_LOAD_S: Final = (10.0, 60.0)
+_LEAST_LOADS: Final = 20
 #: edges of bands of loads are tried at so many places: two loads a little apart must not fall on two sides of one
 _OFFSETS: Final = 8
 #: a load this much higher or lower is told: latency follows load
@@ -158,10 +160,11 @@ def _weighed(
 
 def _loaded(sides: Sequence[pl.DataFrame]) -> tuple[list[pl.DataFrame], tuple[str, ...]]:
     """Both sides with the band of their load, its edges where most is common."""
+    came = pl.col("arrived_s").fill_null(pl.col("ended_at"))
+    shorter = min(float(side.select(came.max() - came.min()).item()) for side in sides)
+    length = max(_LOAD_S[0], min(_LOAD_S[1], shorter / _LEAST_LOADS))
     arrived = [
-        side.with_columns(minute=(pl.col("arrived_s").fill_null(pl.col("ended_at")) // _LOAD_S)).with_columns(
-            load=pl.len().over("minute").cast(pl.Float64)
-        )
+        side.with_columns(place=came // length).with_columns(load=pl.len().over("place").cast(pl.Float64))
         for side in sides
     ]
     tried = []

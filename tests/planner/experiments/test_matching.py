@@ -122,3 +122,15 @@ def test_loads_a_little_apart_are_alike() -> None:
         for at in ([n * 60 / 130 for n in range(130 * 30)], [5000 + n * 60 / 120 for n in range(120 * 30)])
     )
     assert matched(before, after, {"t": "engine_ttft_s"}, loads=True).overlap_ratio > 0.9
+
+
+def test_short_comparisons_are_not_undone_by_their_edges() -> None:
+    """Bursts of 96, 20 and 80 every four seconds, for 70 and for 100 s, begun at different places of a minute."""
+
+    def bursts(start_s: float, count: int) -> pl.DataFrame:
+        at = [start_s + 4.0 * n for n in range(count) for _ in range((96, 20, 80)[n % 3])]
+        return pl.DataFrame(
+            {"ended_at": at, "arrived_s": at, "input_tokens": 300, "output_tokens": 100, "engine_ttft_s": 1.0}
+        )
+
+    assert matched(bursts(37.0, 18), bursts(1005.0, 25), {"t": "engine_ttft_s"}, loads=True).overlap_ratio > 0.8
