@@ -32,6 +32,8 @@ _LEAST_CLOSED: Final = 0.1
 _LIKELY: Final = 0.5
 #: costs that are as good as equal
 _NEAR: Final = 0.03
+#: attainment that percentiles and counts of one window may be apart
+_CONTRADICTS: Final = 0.05
 _HOURS_PER_WEEK: Final = 168.0
 #: candidates that come close are listed, up to this many
 _SHOWN: Final = 6
@@ -88,7 +90,22 @@ def refusal(evidence: Evidence) -> str:
         return f"{told} requests in {evidence.hours:.3g} h; at least {LEAST_REQUESTS} are needed: wait, or widen the window"
     if not evidence.limits_told:
         return "no latency target is known: write an slo for the service"
-    return ""
+    return _not_latency(evidence)
+
+
+def _not_latency(evidence: Evidence) -> str:
+    """What is measured contradicts itself: 99 of 100 requests met each target, and yet far fewer were good."""
+    limits, seen = evidence.limits, evidence.seen
+    pairs = [(limits.ttft_s, seen.ttft_p99_s), (limits.tpot_s, seen.tpot_p99_s)]
+    told = [(limit, value) for limit, value in pairs if limit is not None]
+    met = all(value is not None and value <= limit for limit, value in told) and limits.e2e_s is None
+    most = seen.attained[1] if seen.attained is not None else 1.0
+    if not met or most >= 1 - 0.01 * len(told) - _CONTRADICTS:
+        return ""
+    return (
+        f"99 of 100 requests met each latency target, and yet at most {most:.1%} were good: what they missed is not latency "
+        "(failing requests, a gateway?); see how requests end"
+    )
 
 
 def staying(evidence: Evidence) -> World:
@@ -128,14 +145,15 @@ _NOT_REACHED: Final = 3
 
 
 def _tier(one: Candidate, stay: Effect, objective: float) -> int:
-    """0: surely reaches the objective for today's money; 1: likely does; 2: reaches it for more; 3: does not."""
+    """0: surely reaches the objective for today's money; 1: likely does; 2: does either for more; 3: does not."""
     told = one.effect.attainment
     now, then = stay.usd_per_hour, one.effect.usd_per_hour
     more = then.point > now.point * (1 + _NEAR) if now and then else one.proposal.lever == "hardware"
-    if told.low >= objective:
-        return 2 if more else 0
     closed = (told.low - stay.attainment.low) >= _LIKELY * (objective - stay.attainment.low)
-    return 1 if told.point >= objective and closed and not more else _NOT_REACHED
+    sure, likely = told.low >= objective, told.point >= objective and closed
+    if more:  # replicas come one by one: what is likely enough is tried before more is paid for
+        return 2 if sure or likely else _NOT_REACHED
+    return 0 if sure else 1 if likely else _NOT_REACHED
 
 
 def _dear(one: Candidate) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log2
 from typing import Final
 
 from planner.candidate import Abstained, Proposal, World
 from planner.evidence import Evidence
 from planner.recommend import staying
-from planner.strategies._models import preview, robust
+from planner.strategies._models import preview, robust, shift_sigma
 from planner.twin import kept
 
 _SHARES: Final = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5)
@@ -48,7 +49,9 @@ class Admission:
 
     @staticmethod
     def _world(evidence: Evidence, share: float) -> World:
-        return replace(staying(evidence), trace=kept(evidence.trace, share), turned_away_ratio=1 - share)
+        """A step at half of the load is as far off as measured predictions of another load were; nearer by as much less."""
+        far = shift_sigma("lengths") * log2(1 / share)
+        return replace(staying(evidence), trace=kept(evidence.trace, share), turned_away_ratio=1 - share, sigma=far)
 
 
 STRATEGY: Final = Admission()

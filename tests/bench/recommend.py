@@ -1,6 +1,6 @@
 """Whether the first advice is the right one, in a world that the planner does not share.
 
-    python -m tests.bench.recommend [--quick] [--json] [--check] [--only WORDS] [--verbose]
+    python -m tests.bench.recommend [--quick] [--json] [--check] [--seed N] [--only WORDS] [--verbose]
 
 Each situation has its own world (``recommend_world``): a law of the step with errors in each term and for each kind of
 change, and troubles that the planner does not model. Its load is fitted so that a certain change carries it and what runs
@@ -199,9 +199,11 @@ def main() -> int:
         parser.add_argument(f"--{flag}", action="store_true")
     parser.add_argument("--only", default="", help="situations whose names hold this; several with |")
     parser.add_argument("--part", default="0/1", help="i/n: every n-th situation from the i-th on")
+    parser.add_argument("--seed", type=int, default=0, help="other worlds and requests of the same situations")
     asked = parser.parse_args()
     first, step = (int(one) for one in asked.part.split("/"))
     cases = [case for case in (*CHANGES, *STAY) if any(word in case.name for word in asked.only.split("|"))]
+    cases = [replace(case, seed=case.seed + 1000 * asked.seed) for case in cases]
     rows = [one(case, verbose=asked.verbose) for case in cases[first :: 8 if asked.quick else step]]
     changes, stays = ([row for row in rows if row["stay_is_right"] is kind] for kind in (False, True))
     insides = [row["inside"] for row in rows if row["inside"] is not None]
