@@ -27,9 +27,12 @@ _TICK_S: Final = 0.01
 #: an answer's line that is longer is no event of a chat
 _LINE_BYTES: Final = 2**20
 #: words of about one token each in usual vocabularies
-_WORDS: Final = (
-    "the of and to in is that for it as was with be by on not he his but at are this have from or had an they which one you were her all she there would their we him been has when who will more no if out so said what up its about"
-).split()
+_WORDS: Final = [
+    "the", "of", "and", "to", "in", "is", "that", "for", "it", "as", "was", "with", "be", "by", "on", "not",
+    "he", "his", "but", "at", "are", "this", "have", "from", "or", "had", "an", "they", "which", "one", "you",
+    "were", "her", "all", "she", "there", "would", "their", "we", "him", "been", "has", "when", "who", "will",
+    "more", "no", "if", "out", "so", "said", "what", "up", "its", "about",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
