@@ -105,7 +105,8 @@ def _untold(data: dict[str, Any]) -> Iterator[Fault]:
     report, alerting = data.get("report"), data.get("alerting")
     wanted = report.get("sinks") if isinstance(report, dict) else None
     sinks = alerting.get("sinks") if isinstance(alerting, dict) else None
-    there = [str(one["name"]) for one in sinks or () if isinstance(one, dict) and "name" in one]
+    listed = sinks if isinstance(sinks, list) else ()
+    there = [str(one["name"]) for one in listed if isinstance(one, dict) and "name" in one]
     for index, name in enumerate(wanted if isinstance(wanted, list) else ()):
         if name not in there:
             known = f"there are {', '.join(there)}" if there else "there is none; write it under alerting.sinks"
