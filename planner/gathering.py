@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import ceil, hypot, isfinite
 from typing import Any, Final
 
@@ -34,7 +34,8 @@ _SEQUENCES: Final = 256
 _BATCHED: Final = 8192
 #: a trace that is a sample by more than this is not the traffic
 _SAMPLED: Final = 1.02
-_LEAST_FIT: Final = 30
+#: requests with a latency without which a step is not fitted
+LEAST_FIT: Final = 30
 #: runs that a check cuts either side into
 PIECES: Final = 8
 
@@ -116,7 +117,7 @@ def fitted(facts: pl.DataFrame, rules: Scheduler, replicas: int, vantage: Vantag
         told = told.gather_every(replicas)
         missing.append("the traces name no target: every replica is taken to get every nth request")
     told = told.with_columns(_tpot=tpot(seen), _ttft=pl.col(f"{seen.value}_ttft_s"))
-    if told["_ttft"].is_not_null().sum() < _LEAST_FIT:
+    if told["_ttft"].is_not_null().sum() < LEAST_FIT:
         return None
     part = _stretches(told)
     made, _ = trace_of(part.with_columns(weight=1.0))
@@ -221,20 +222,6 @@ def effective_texts(told: Deployment) -> dict[str, str]:
     """Settings that an engine reports, by neutral name, as texts: the arms of an experiment hold them."""
     about = {"engine", "model", "gpu", "extra"}
     return {name: str(value) for name, value in read_facts(told).told().items() if name not in about}
-
-
-def is_made(changes: Mapping[str, object], told: Deployment, args: str = "") -> bool:
-    """Whether what a target tells now is what was recommended: one setting at least is told, and none differs."""
-    names = {one.name for one in fields(Configuration)}
-    now = read_facts(told).told()
-    if args:
-        now = {**intended_of(args, told).told(), **now}
-    known = [name for name in changes if name in names and name in now]
-    return bool(known) and all(_same(now[name], changes[name]) for name in known)
-
-
-def _same(a: object, b: object) -> bool:
-    return a == b or str(a).lower() == str(b).lower()
 
 
 def _unlike(a: Deployment, b: Deployment) -> bool:

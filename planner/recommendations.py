@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, hypot, sqrt
-from statistics import median
 from typing import ClassVar, Final, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -23,11 +22,11 @@ from planner.configure.changing import diff, with_changes
 from planner.configure.values import Configuration
 from planner.estimate import Estimate
 from planner.evidence import Evidence
-from planner.experiments.statistics import summary_of
-from planner.experiments.values import Experiment, Metric, Prediction
+from planner.experiments.values import Prediction
 
 #: kind of the records that hold recommendations
 KIND: Final = "recommendation"
+COST_METRIC: Final = "usd_per_million_good_tokens"
 
 State = Literal["proposed", "accepted", "declined", "applied", "verified", "refuted", "inconclusive"]
 Confidence = Literal["high", "medium", "low"]
@@ -43,8 +42,14 @@ MOVES: Final[Mapping[State, tuple[State, ...]]] = {
 }
 #: a declined recommendation is not made again for so long unless the evidence changed
 QUIET_S: Final = 30 * 86_400.0
+#: settings of which a value a quarter apart is the same advice: evidence moves a little every hour
+_FINE: Final = frozenset(
+    {"max_num_seqs", "max_num_batched_tokens", "max_model_len", "admitted_ratio", "routed_ratio", "input_spare_ratio",
+     "refused_ratio"}
+)  # fmt: skip
+_ALIKE: Final = 0.25
 #: requests after a change that a verdict is made of, where the effect is not larger
-_LEAST_CHECK: Final = 300
+LEAST_CHECK: Final = 300
 _MOST_CHECK: Final = 20_000
 #: 80 % of a normal distribution lie within so many sigmas
 _Z80: Final = 1.2816
@@ -177,6 +182,10 @@ def moved(one: Recommendation, to: State, at_s: float, by: str, note: str = "") 
     if to not in MOVES[one.state]:
         can = ", ".join(MOVES[one.state]) or "none: it is over"
         raise ConfigError(f"recommendation {one.id}: is {one.state} and cannot become {to}; possible: {can}")
+    if to == "applied" and one.steps and at_s < one.steps[0].at_s:
+        raise ConfigError(
+            f"recommendation {one.id}: cannot have been applied before it was recommended; say when it was"
+        )
     if to == "declined" and not note.strip():
         raise ConfigError(f"recommendation {one.id}: say why it is declined, so that it is not made again for nothing")
     return replace(one, state=to, steps=(*one.steps, Step(at_s, to, by, note.strip()[:2000])))
@@ -225,7 +234,7 @@ def check_requests(candidate: Candidate, stay: Effect) -> int:
     gain = abs(candidate.gain.low)
     share = min(0.99, max(0.01, (candidate.effect.attainment.point + stay.attainment.point) / 2))
     wanted = _MOST_CHECK if gain < 1e-3 else 2 * share * (1 - share) * (4 / gain) ** 2
-    return int(min(_MOST_CHECK, max(_LEAST_CHECK, ceil(wanted))))
+    return int(min(_MOST_CHECK, max(LEAST_CHECK, ceil(wanted))))
 
 
 def _predicted(candidate: Candidate, stay: Effect, check: int, noise: Mapping[str, float]) -> tuple[Predicted, ...]:
@@ -261,70 +270,58 @@ def predictions(one: Recommendation) -> tuple[Prediction, ...]:
     )
 
 
-def concluded(
-    one: Recommendation, checked: Experiment, at_s: float, cost_ratio: tuple[float, float] | None = None
-) -> Recommendation:
-    """The recommendation after a verdict on it: what was measured, whether it was predicted, and its state.
-
-    "no difference" refutes where attainment was promised. Where money was, it must be less, and nobody may get less for
-    it; ``cost_ratio``: cost per million good tokens after over before, and after.
-    """
-    verdict = checked.verdict
-    assert verdict is not None
-    effects = {effect.metric: effect.value for effect in verdict.effects}
-    after = {metric.name: _level(checked, metric) for metric in checked.metrics}
-    if cost_ratio is not None:
-        effects["usd_per_million_good_tokens"], after["usd_per_million_good_tokens"] = cost_ratio
-    found = tuple(_measured(p, effects.get(p.metric), after.get(p.metric)) for p in one.predicted)
-    state: State = {"better": "verified", "inconclusive": "inconclusive"}.get(verdict.outcome, "refuted")  # type: ignore[assignment]
-    reason = verdict.reason
-    if one.mode == "save" and verdict.outcome in ("better", "no_difference"):
-        state = "inconclusive" if cost_ratio is None else "verified" if cost_ratio[0] < 1 else "refuted"
-        reason += (
-            "; what it cost is not known"
-            if cost_ratio is None
-            else f"; cost per good token {cost_ratio[0]:.2f} of before"
-        )
-    told = replace(one, predicted=found, experiment=checked.id, verdict=reason)
-    return moved(told, state, at_s, "goodwatch", reason)
-
-
-def _level(checked: Experiment, metric: Metric) -> float | None:
-    """The middle of what the runs after the change came to."""
-    runs = [run.measures[metric.name] for run in checked.candidate.runs if run.counts and metric.name in run.measures]
-    found = [value for one in runs if (value := summary_of(one, metric)) is not None]
-    return median(found) if found else None
-
-
-def _measured(one: Predicted, value: float | None, after: float | None) -> Predicted:
-    if value is None:
-        return one
-    return replace(one, measured=value, inside=one.change.low <= value <= one.change.high, after=after)
-
-
 def fresh(
-    found: Sequence[Recommendation], known: Sequence[Recommendation], now_s: float
-) -> tuple[list[Recommendation], list[Recommendation]]:
-    """Those that are new advice, and open ones of before that the new evidence no longer makes.
+    found: Sequence[Recommendation], known: Sequence[Recommendation], now_s: float,
+    advised: Sequence[tuple[str, Mapping[str, object]]] | None = None,
+) -> tuple[list[Recommendation], list[Recommendation]]:  # fmt: skip
+    """Those that are new advice, and proposals of before that the new evidence no longer makes.
 
-    The same advice is not repeated while it is open, nor for 30 days after it was declined, unless the promised gain is
-    above what was promised then.
+    The same advice is not repeated while it is open, nor for 30 days after it was declined, refuted, or left open by its
+    check, unless the promised gain is above what was promised then. ``advised``: strategy and changes of all that the
+    evidence advises, where ``found`` is only the best of it.
     """
-    latest: dict[str, Recommendation] = {}
-    for one in sorted(known, key=lambda r: r.steps[-1].at_s if r.steps else 0.0):
-        latest[one.key] = one
-    new = [one for one in found if not _repeats(one, latest.get(one.key), now_s)]
-    keys = {one.key for one in found}
-    over = [one for one in known if one.state == "proposed" and one.key not in keys]
+    ordered = sorted(known, key=lambda r: r.steps[-1].at_s if r.steps else 0.0, reverse=True)
+    new = [one for one in found if not _repeats(one, same_advice(one, ordered), now_s)]
+    still = [(one.strategy, one.changes) for one in found] if advised is None else advised
+    over = [
+        one for one in known if one.state == "proposed" and not any(s == one.strategy and alike(c, one.changes) for s, c in still)
+    ]  # fmt: skip
     return new, over
 
 
+def same_advice(one: Recommendation, known: Iterable[Recommendation]) -> Recommendation | None:
+    """The first of some that advises the same; None where none does."""
+    return next(
+        (k for k in known if (k.service, k.strategy) == (one.service, one.strategy) and alike(k.changes, one.changes)),
+        None,
+    )
+
+
+def alike(a: Mapping[str, object], b: Mapping[str, object]) -> bool:
+    """Whether two changes are one piece of advice: the same settings, limits and shares of them within a quarter.
+
+    Examples
+    --------
+    >>> alike({"max_num_seqs": 64}, {"max_num_seqs": 60}), alike({"replicas": 4}, {"replicas": 5})
+    (True, False)
+    """
+    return a.keys() == b.keys() and all(_near(name, a[name], b[name]) for name in a)
+
+
+def _near(name: str, a: object, b: object) -> bool:
+    if name in _FINE and isinstance(a, int | float) and isinstance(b, int | float):
+        return abs(a - b) <= _ALIKE * min(abs(a), abs(b))
+    return a == b or json.dumps(a, default=str) == json.dumps(b, default=str)  # a tuple comes back as a list
+
+
 def _repeats(one: Recommendation, before: Recommendation | None, now_s: float) -> bool:
-    if before is None:
+    if before is None or before.state == "verified":
         return False
-    if before.is_open:
+    if before.state in ("proposed", "accepted", "applied"):
         return True
-    if before.state != "declined" or before.steps[-1].by == "goodwatch" or now_s - before.steps[-1].at_s > QUIET_S:
+    if before.steps[-1].by == "goodwatch" and before.state == "declined":
+        return False
+    if now_s - before.steps[-1].at_s > QUIET_S:
         return False
     now, then = one.metric("attainment_ratio"), before.metric("attainment_ratio")
     more = now is not None and then is not None and now.change.low > then.change.high

@@ -5,27 +5,28 @@ Nothing is applied by itself. What was applied is checked against the traffic be
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-import polars as pl
-
 from goodwatch.app.evidencing import Evidencing, Gathered
-from goodwatch.app.experimenting import entries, keep
-from goodwatch.app.request_view import Slice
-from goodwatch.core.clock import Clock
+from goodwatch.app.experiment_ledger import Summaries, without_values
+from goodwatch.app.experimenting import keep
+from goodwatch.app.verifying import Verifying
+from goodwatch.app.view import ServiceView
+from goodwatch.core.clock import Clock, within
 from goodwatch.core.drift import Drift
 from goodwatch.core.errors import ConfigError, NoDataError, StoreError
 from goodwatch.core.model import Deployment
 from goodwatch.core.ports import RecordStore
 from planner import gathering
 from planner.advisors import known_strategies
+from planner.applied import is_made, running_text, settings_of
 from planner.candidate import Advice
-from planner.checking import checked
 from planner.experiments.values import Experiment
 from planner.recommend import Mode, recommend
-from planner.recommendations import KIND, Recommendation, State, fresh, from_record, made, moved, to_body
+from planner.recommendations import KIND, Recommendation, State, fresh, from_record, made, moved, same_advice, to_body
 
 log = logging.getLogger(__name__)
 
@@ -39,17 +40,10 @@ WEEK_S: Final = 7 * 86_400.0
 _AGAIN_S: Final = 3600.0
 #: advice that is kept of one run; a person reads no more
 _KEPT: Final = 3
+#: a store that could not be read is tried again after so long
+_RETRY_S: Final = 300.0
 #: requests right after a start are slow and are no part of a check
 _WARM_S: Final = 60.0
-#: how often it is looked whether enough requests came for a check
-_CHECK_EVERY_S: Final = 60.0
-#: traffic that is not alike yet is looked at again after so long
-_WAIT_S: Final = 900.0
-#: a check that never gets enough requests ends
-_LONGEST_CHECK_S: Final = 14 * 86_400.0
-#: a check that says nothing is made again with so many times the requests, and so often in all: looking on until
-#: something shows would find what is not there
-_MORE, _LOOKS = 4, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +96,25 @@ class Advising:
     known: dict[str, Recommendation] = field(default_factory=dict)  # by id
     experiments: tuple[Experiment, ...] = ()
     answers: dict[str, Answer] = field(default_factory=dict)  # the last of each service
-    waiting: dict[str, str] = field(default_factory=dict)  # why an applied one has no verdict yet, by id
     refused: dict[str, str] = field(default_factory=dict)  # why the last look at a service came to nothing
     _asked: list[Asked] = field(default_factory=list)
     _last_s: dict[str, float] = field(default_factory=dict)
     _known_s: dict[str, float] = field(default_factory=dict)  # when each service was first seen
-    _checked_s: dict[str, float] = field(default_factory=dict)
-    _ran: dict[str, str] = field(default_factory=dict)  # what each target was seen to run
+    _tried_s: dict[str, float] = field(default_factory=dict)  # as _last_s, looks that came to nothing too
+    _ran: dict[str, frozenset[str]] = field(default_factory=dict)  # what the replicas of each service were seen to run
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _moving: asyncio.Lock = field(default_factory=asyncio.Lock)  # from reading a state to keeping the next
+    verifying: Verifying = field(init=False)
+    summaries: Summaries = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.verifying = Verifying(self.evidencing, self.clock, self.warm_s)
+        self.summaries = Summaries(self.records)
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """Why an applied recommendation has no verdict yet, by id."""
+        return self.verifying.waiting
 
     # -- triggers ---------------------------------------------------------------------------------------------------
 
@@ -120,18 +125,26 @@ class Advising:
             self._want(Asked(drift.service, "drift", window_s, None, drift))
 
     def _want(self, asked: Asked) -> None:
-        """Once an hour a service, whoever asks but a person."""
-        waits = any(one.service == asked.service for one in self._asked)
-        last = self._last_s.get(asked.service)
-        if not waits and (last is None or self.clock.now_s() - last >= _AGAIN_S):
+        """Once an hour a service, whoever asks but a person; what comes sooner waits, for a drift is told only once."""
+        tried = [at_s for of in (self._last_s, self._tried_s) if (at_s := of.get(asked.service)) is not None]
+        recent = [at_s for at_s in tried if within(at_s, self.clock.now_s(), _AGAIN_S)]
+        asked = replace(asked, due_s=max([asked.due_s, *(at_s + _AGAIN_S for at_s in recent)]))
+        waits = next((one for one in self._asked if one.service == asked.service), None)
+        if waits is None:
             self._asked.append(asked)
+        elif asked.drift is not None and waits.drift is None:  # a drift says more than a week or a new version
+            self._asked[self._asked.index(waits)] = replace(asked, due_s=min(asked.due_s, waits.due_s))
 
     async def recover(self) -> None:
         """Take up what is kept; a record that cannot be read is left out and told."""
         self.known = await asyncio.to_thread(self._read)
-        self.experiments = await asyncio.to_thread(lambda: tuple(entries(self.records)))
+        await self.count()
         for record in await asyncio.to_thread(self.records.latest, RUN_KIND):
             self._last_s[record.id] = record.at_s
+
+    async def count(self) -> None:
+        """Read the ledger of experiments again: others write to it too. Raises ``StoreError``."""
+        self.experiments = await asyncio.to_thread(self.summaries.read)
 
     def _read(self) -> dict[str, Recommendation]:
         found: dict[str, Recommendation] = {}
@@ -145,16 +158,15 @@ class Advising:
     async def work(self) -> None:
         """Answer what was asked for, see what runs, check what was applied. Does not raise for what it cannot do."""
         self.problem = ""
-        await self._guarded(self._see_deployments())
+        for view in self.evidencing.watch.services():
+            await self._guarded(self._see(view))
         self._schedule()
         now = self.clock.now_s()
         for asked in [one for one in self._asked if one.due_s <= now]:
             self._asked.remove(asked)
             await self._guarded(self._answered(asked))
-        for one in [r for r in self.known.values() if r.state in ("applied", "inconclusive")]:
-            if now - self._checked_s.get(one.id, 0.0) >= _CHECK_EVERY_S:
-                self._checked_s[one.id] = now
-                await self._guarded(self.check(one.id))
+        for one in [r for r in self.known.values() if self.verifying.is_due(r)]:
+            await self._guarded(self.check(one.id))
 
     async def _guarded(self, work: Awaitable[object]) -> None:
         try:
@@ -172,38 +184,60 @@ class Advising:
         for view in self.evidencing.watch.services():
             # a service that is new is not judged on its first minute
             known_s = self._known_s.setdefault(view.name, now)
-            if now - self._last_s.get(view.name, known_s) >= WEEK_S:
+            last_s = self._last_s.get(view.name, known_s)
+            waits = any(one.service == view.name for one in self._asked)
+            if not waits and not within(last_s, now, WEEK_S):
                 self._want(Asked(view.name, "schedule", WEEK_S))
 
-    async def _see_deployments(self) -> None:
-        """What an engine tells anew may be a recommendation that was applied; any other change asks for advice."""
-        for view in self.evidencing.watch.services():
-            told = [one.deployment for one in view.targets if one.deployment is not None]
-            for one in told:
-                text = repr((one.engine, one.engine_version, one.model, sorted(one.facts.items())))
-                before = self._ran.get(one.target)
-                self._ran[one.target] = text
-                if before not in (None, text) and not await self._seen_applied(view.name, told):
-                    due_s = self.clock.now_s() + _AGAIN_S  # it has to serve for a while before it can be judged
-                    self._want(Asked(view.name, "deployment", due_s=due_s))
+    async def _see(self, view: ServiceView) -> None:
+        """What replicas tell may be a recommendation that was applied; any other change asks for advice.
+
+        Looked at each time and not at changes only: a change may be made while goodwatch is down, or by new replicas
+        under new names.
+        """
+        told = [one.deployment for one in view.targets if one.deployment is not None]
+        runs = frozenset(map(running_text, told))
+        before = self._ran.get(view.name)
+        if told:
+            self._ran[view.name] = runs
+        silent = any(one.up and one.deployment is None for one in view.targets)
+        applied = bool(told) and not silent and await self._seen_applied(view.name, told)
+        if before is not None and runs - before and not applied:
+            due_s = self.clock.now_s() + _AGAIN_S  # it has to serve for a while before it can be judged
+            self._want(Asked(view.name, "deployment", due_s=due_s))
 
     async def _seen_applied(self, service: str, told: Sequence[Deployment]) -> bool:
         args = self.evidencing.args()
-        for one in list(self.known.values()):
-            if one.service != service or one.state not in ("proposed", "accepted"):
+        waiting = [r for r in self.known.values() if r.service == service and r.state in ("proposed", "accepted")]
+        made = sorted(
+            (
+                (-count, one.state != "accepted", one.rank, one)
+                for one in waiting
+                if (count := is_made(one, told, args))
+            ),
+            key=lambda each: each[:3],
+        )
+        now, taken = self.clock.now_s(), frozenset[tuple[str, str]]()
+        for *_, one in made:
+            if taken and settings_of(one) <= taken:  # one restart must not be two savings
+                note = "what it would have set came into effect with another recommendation"
+                await self._move(one.id, "declined", now, "goodwatch", note)
                 continue
-            if all(gathering.is_made(one.changes, d, args.get(d.target, "")) for d in told):
-                at_s = max(d.ts for d in told)
-                await self._move(one, "applied", at_s, "the engine", "its own deployment tells the new values")
-                return True
-        return False
+            at_s = min(now, max(one.steps[0].at_s if one.steps else 0.0, *(d.ts for d in told)))
+            await self._move(one.id, "applied", at_s, "the engine", "its own deployment tells the new values")
+            taken |= settings_of(one)
+        return bool(made)
 
     async def _answered(self, asked: Asked) -> None:
         """As a trigger asks: what keeps it from an answer is there to be read."""
+        self._tried_s[asked.service] = self.clock.now_s()
         try:
             await self._answer(asked)
         except (NoDataError, ConfigError) as error:
             self.refused[asked.service] = str(error)
+            raise
+        except StoreError:
+            self._asked.append(replace(asked, due_s=self.clock.now_s() + _RETRY_S))
             raise
 
     # -- asking -----------------------------------------------------------------------------------------------------
@@ -227,19 +261,23 @@ class Advising:
             raise ConfigError(f"window: {asked.window_s:g} s: write a time above 0, as 24h")
         async with self._busy:  # one at a time: fitting and simulating take a processor
             now = self.clock.now_s()
-            start_s = await self._since(asked.service, now - asked.window_s, now)
+            since_s = await self._since(asked.service, now - asked.window_s, now)
+            start_s = await asyncio.to_thread(self.evidencing.readable_since, asked.service, since_s, now)
             gathered = await self.evidencing.gather(asked.service, start_s, now, asked.drift)
             self._last_s[asked.service] = now
             advice = await asyncio.to_thread(self._advice, gathered, asked.mode)
             found = await asyncio.to_thread(self._made, gathered, advice, asked, now)
             mine = [one for one in self.known.values() if one.service == asked.service]
-            new, over = fresh(found, mine, now)
+            advised = [(one.proposal.strategy, one.proposal.changes) for one in advice.candidates]
+            new, over = fresh(found, mine, now, advised)
             for one in over:
-                await self._move(one, "declined", now, "goodwatch", "newer evidence no longer says so")
+                if advice.stay is not None and asked.mode in (None, one.mode):  # to abstain is to say nothing of it
+                    await self._withdraw(one, now)
             for one in new:
                 await self._keep(one, now)
-            keys = {one.key for one in found} - {one.key for one in new}
-            answer = Answer(advice, tuple(new), tuple(o for o in mine if o.key in keys), gathered.running.findings)
+            again = [same_advice(one, mine[::-1]) for one in found if one not in new]
+            known = tuple({o.id: o for o in again if o is not None}.values())
+            answer = Answer(advice, tuple(new), known, gathered.running.findings)
             self.answers[asked.service] = answer
             self.refused.pop(asked.service, None)
             told = {
@@ -286,6 +324,10 @@ class Advising:
         found = [one for one in self.known.values() if service in (None, one.service)]
         return sorted(found, key=lambda one: (-(one.steps[0].at_s if one.steps else 0.0), one.rank))
 
+    async def _withdraw(self, one: Recommendation, now: float) -> None:
+        with suppress(ConfigError, NoDataError):  # somebody accepted it meanwhile
+            await self._move(one.id, "declined", now, "goodwatch", "newer evidence no longer says so")
+
     async def move(self, id: str, to: State, by: str, note: str = "", at_s: float | None = None) -> Recommendation:
         """Accept, decline (with a reason), or tell that it was applied, ``at_s`` (now without).
 
@@ -294,19 +336,20 @@ class Advising:
         NoDataError
             There is none of this id.
         ConfigError
-            That cannot follow from its state.
+            That cannot follow from its state, or was before it was recommended.
         StoreError
             It cannot be kept.
         """
-        one = self.known.get(id)
-        if one is None:
-            raise NoDataError(f"recommendation {id[:100]}: there is none; GET /api/v1/recommendations lists them")
-        return await self._move(one, to, self.clock.now_s() if at_s is None else at_s, by, note)
+        return await self._move(id, to, self.clock.now_s() if at_s is None else at_s, by, note)
 
-    async def _move(self, one: Recommendation, to: State, at_s: float, by: str, note: str) -> Recommendation:
-        told = moved(one, to, at_s, by, note)
-        await self._keep(told, self.clock.now_s())
-        return told
+    async def _move(self, id: str, to: State, at_s: float, by: str, note: str) -> Recommendation:
+        async with self._moving:  # of two who say something at once the second is told what the first said
+            one = self.known.get(id)
+            if one is None:
+                raise NoDataError(f"recommendation {id[:100]}: there is none; GET /api/v1/recommendations lists them")
+            told = moved(one, to, at_s, by, note)
+            await self._keep(told, self.clock.now_s())
+            return told
 
     async def _keep(self, one: Recommendation, at_s: float) -> None:
         await asyncio.to_thread(self.records.put, KIND, one.id, at_s, to_body(one))
@@ -315,61 +358,21 @@ class Advising:
     # -- checking ---------------------------------------------------------------------------------------------------
 
     async def check(self, id: str) -> Recommendation | None:
-        """Check an applied recommendation if enough requests came since; None while there are too few, or no like ones.
+        """Check an applied recommendation; None while it has no verdict (``waiting`` says why).
 
-        A check that finds nothing is made again with four times the requests, and a third time; then it stays at that.
-        Raises ``StoreError`` when a store cannot be read.
+        Raises ``StoreError`` when a store cannot be read or written.
         """
         one = self.known.get(id)
-        if one is None or one.applied_s is None or one.state not in ("applied", "inconclusive"):
+        found = None if one is None else await self.verifying.check(one)
+        if one is None or found is None:
             return None
-        now, start = self.clock.now_s(), one.applied_s + self.warm_s
-        looks = sum(step.state == "inconclusive" and step.at_s >= one.applied_s for step in one.steps)
-        over = now - one.applied_s > _LONGEST_CHECK_S
-        if looks >= _LOOKS or (looks and one.steps[-1].at_s - one.applied_s > _LONGEST_CHECK_S):
-            return None
-        needed = one.check_requests * _MORE**looks
-        if not over and await asyncio.to_thread(self.evidencing.reads.count, Slice(one.service, start, now)) < needed:
-            return None
-        after = await self._judged(one.service, start, now)
-        if after.height < needed and not over:
-            return None
-        before = await self._judged(one.service, self._before_s(one), one.applied_s)
-        effective, cost = self._effective(one.service), await self._cost_ratio(one, start, now)
-        try:
-            found = await asyncio.to_thread(checked, one, before, after, effective, now, cost_ratio=cost)
-        except NoDataError as error:
-            self.waiting[one.id] = str(error)
-            if not over:
-                self._checked_s[one.id] = now + _WAIT_S
-                return None
-            return await self._move(one, "inconclusive", now, "goodwatch", str(error))
         told, experiment = found
-        self.waiting.pop(one.id, None)
-        await asyncio.to_thread(keep, self.records, experiment)
-        await self._keep(told, now)
-        self.experiments = (experiment, *(e for e in self.experiments if e.id != experiment.id))
+        async with self._moving:
+            if self.known.get(id) != one:  # somebody said something meanwhile, and that stands
+                return None
+            if experiment is not None:
+                await asyncio.to_thread(keep, self.records, experiment)
+                light = without_values(experiment)
+                self.experiments = (light, *(e for e in self.experiments if e.id != experiment.id))
+            await self._keep(told, self.clock.now_s())
         return told
-
-    @staticmethod
-    def _before_s(one: Recommendation) -> float:
-        """Where the traffic before a change begins: with its evidence, and not a day longer than that before it."""
-        length = max(WINDOW_S, one.window[1] - one.window[0])
-        return max(one.window[0], (one.applied_s or one.window[1]) - length)
-
-    async def _cost_ratio(self, one: Recommendation, start_s: float, end_s: float) -> tuple[float, float] | None:
-        """Cost per million good tokens after the change over that before, and the cost after; None where it is not known."""
-        assert one.applied_s is not None
-        spans = ((self._before_s(one), one.applied_s), (start_s, end_s))
-        found = [await self.evidencing.reads.cost(Slice(one.service, *span)) for span in spans]
-        a, b = (cost.whole.usd_per_million_good_tokens.value for cost in found)
-        return None if not a or not b else (b / a, b)
-
-    async def _judged(self, service: str, start_s: float, end_s: float) -> pl.DataFrame:
-        facts, _ = await self.evidencing.reads.scores(Slice(service, start_s, end_s))
-        return gathering.ready_columns(facts, self.evidencing.reads.vantage(service))
-
-    def _effective(self, service: str) -> Mapping[str, str] | None:
-        view = self.evidencing.watch.service(service)
-        told = [] if view is None else [t.deployment for t in view.targets if t.deployment is not None]
-        return gathering.effective_texts(told[0]) if told else None

@@ -33,6 +33,10 @@ from planner.speed.deployment import Named
 from planner.tensors import Layout
 from planner.vram import Request
 
+#: requests that advice or a check reads one by one: about half a GB while they are judged
+MOST_READ: Final = 400_000
+#: a stretch of time is cut to so many parts of itself at most
+_HALVES: Final = 12
 #: what a step costs before anything is known of an engine; minutes of any load move it
 _ANY_ENGINE: Final = Terms(0.01, 1e-3, 2e-5)
 _HOUR_S: Final = 3600
@@ -63,6 +67,29 @@ class Evidencing:
     watch: Watch
     args: Callable[[], Mapping[str, str]] = dict
     startup_s: Mapping[str, float] = field(default_factory=dict)
+
+    def readable_since(self, service: str, start_s: float, end_s: float) -> float:
+        """Where a range has to begin so that its requests can be read; its own start where they are few. Blocking.
+
+        Raises ``StoreError``.
+        """
+        return end_s - self._readable(service, end_s - start_s, lambda length: (end_s - length, end_s))
+
+    def readable_until(self, service: str, start_s: float, end_s: float) -> float:
+        """The same for its end."""
+        return start_s + self._readable(service, end_s - start_s, lambda length: (start_s, start_s + length))
+
+    def _readable(self, service: str, whole_s: float, span: Callable[[float], tuple[float, float]]) -> float:
+        if self.reads.count(Slice(service, *span(whole_s))) <= MOST_READ:
+            return whole_s
+        fits, over = 0.0, whole_s
+        for _ in range(_HALVES):
+            middle = (fits + over) / 2
+            if self.reads.count(Slice(service, *span(middle))) <= MOST_READ:
+                fits = middle
+            else:
+                over = middle
+        return fits
 
     async def gather(self, service: str, start_s: float, end_s: float, drift: Drift | None = None) -> Gathered:
         """Everything of ``[start_s, end_s)``; fitting runs in a worker thread, about two seconds of a processor.
@@ -192,6 +219,10 @@ class _Source:
             fitted = gathering.fitted(self.facts, running.scheduler, replicas, self.vantage)
             if fitted is not None:
                 return trace, fitted, [*missing]
+            raise NoDataError(
+                f"{self.service}: {self.facts.height:,} requests ended, and fewer than {gathering.LEAST_FIT} of them tell a TTFT: "
+                "how long a step takes is not known; send the engine's traces, or stream"
+            )
         return (*self._from_metrics(), [])
 
     def _from_metrics(self) -> tuple[Trace, Fitted]:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from goodwatch.app.experimenting import new_id, predictions
 from goodwatch.core.clock import Clock
 from goodwatch.core.errors import ConfigError
 from goodwatch.core.ports import RecordStore
+from goodwatch.core.record import Record
 from planner.experiments.benchmark import Benchmark
-from planner.experiments.calibration import Calibration, Checked, calibration, over_time
+from planner.experiments.calibration import Calibration, Checked, calibration, checked, over_time
 from planner.experiments.designs import aa_noise, judge
 from planner.experiments.importing import compared, metrics_of, read_benchmarks, run_of
 from planner.experiments.values import KIND, Arm, Experiment, FixedInput, from_record, to_body
+
+log = logging.getLogger(__name__)
 
 #: raw values of one entry: more would keep a judge busy for long, and no load test of ours makes so many
 MOST_VALUES: Final = 100_000
 #: entries that are read for a list or the calibration, newest first
 MOST_ENTRIES: Final = 5_000
+#: entries that are read at once for a summary, and how far back it is looked again: clocks are set back
+_PAGE: Final = 50
+_OVERLAP_S: Final = 3600.0
 _WEEK_S: Final = 7 * 86_400.0
 #: more steps than this are months instead of weeks
 _MOST_WEEKS: Final = 26
@@ -75,6 +83,51 @@ class Files:
     question: str = ""
     primary: str | None = None
     service: str = ""
+
+
+@dataclass(slots=True)
+class Summaries:
+    """Every experiment without its raw values, read again where it is new; one that cannot be read is left out and told.
+
+    A ledger of some years holds gigabytes of values, and what counts verdicts needs none of them. Blocking.
+    """
+
+    records: RecordStore
+    _known: dict[str, Experiment] = field(default_factory=dict)
+    _until_s: float | None = None
+    _told: set[str] = field(default_factory=set)  # that cannot be read
+
+    def read(self) -> tuple[Experiment, ...]:
+        """All that are kept, newest first. Raises ``StoreError``."""
+        start_s = None if self._until_s is None else self._until_s - _OVERLAP_S
+        end_s, seen = None, set[str]()
+        while found := [r for r in self._page(start_s, end_s) if r.id not in seen]:
+            seen.update(one.id for one in found)
+            for record in found:
+                self._take(record)
+            end_s = math.nextafter(found[-1].at_s, math.inf)  # others may have been kept in the same moment
+        return tuple(sorted(self._known.values(), key=lambda one: -(one.created_s or 0.0)))
+
+    def _page(self, start_s: float | None, end_s: float | None) -> list[Record]:
+        return self.records.latest(KIND, start_s=start_s, end_s=end_s, limit=_PAGE)
+
+    def _take(self, record: Record) -> None:
+        self._until_s = max(record.at_s, self._until_s or record.at_s)
+        try:
+            self._known[record.id] = without_values(from_record(record))
+        except ConfigError as error:
+            if self._known.pop(record.id, None) is not None or record.id not in self._told:
+                log.warning("an experiment cannot be read", extra={"id": record.id, "problem": str(error)})
+            self._told.add(record.id)
+
+
+def without_values(one: Experiment) -> Experiment:
+    """An experiment with its verdict and without its runs; predictions that nothing can be said of are left out too."""
+    told = {each.metric for each in checked(one)}
+    return replace(
+        one, baseline=replace(one.baseline, runs=()), candidate=replace(one.candidate, runs=()),
+        predictions=tuple(p for p in one.predictions if p.metric in told),
+    )  # fmt: skip
 
 
 class IdTakenError(ConfigError):

@@ -15,7 +15,6 @@ from goodwatch.app.advising import Advising
 from goodwatch.app.config import Settings
 from goodwatch.app.evidencing import Evidencing
 from goodwatch.app.experiment_ledger import ExperimentLedger
-from goodwatch.app.experimenting import entries
 from goodwatch.app.promises import Ground, Promises
 from goodwatch.app.report_reads import Gathering
 from goodwatch.app.reporting import Archive, Reporting
@@ -39,7 +38,7 @@ class Improvement:
     async def count(self) -> None:
         """Read the ledger again for the exported series: others write to it too."""
         with suppress(StoreError):  # told where it is asked; the series stay as they were
-            self.advising.experiments = await asyncio.to_thread(lambda: tuple(entries(self.advising.records)))
+            await self.advising.count()
 
     def families(self) -> Iterator[Metric]:
         """What is exported of recommendations and experiments."""

@@ -199,6 +199,12 @@ class RequestReads:
 
         return await asyncio.to_thread(read)
 
+    async def usd_per_hour(self, of: Slice) -> float | None:
+        """What an hour of a service's GPUs cost in a range; None where nothing was there, or nobody tells a price."""
+        counted = await self._counted(of)
+        usd = counted.bill.usd
+        return None if usd is None or counted.covered_s <= 0 else usd / counted.covered_s * HOUR_S
+
     async def scores(self, of: Slice) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Judged facts of a slice, and the scores given to any of them, however late."""
         return await asyncio.to_thread(lambda: (self._judged(of), self._scores_of(of)))

@@ -26,3 +26,16 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Seconds that never run backwards."""
         return time.monotonic()
+
+
+def within(then_s: float | None, now_s: float, length_s: float) -> bool:
+    """Whether something happened less than so long ago.
+
+    No for what never did, and for what a clock that was set back puts into the future.
+
+    Examples
+    --------
+    >>> within(90.0, 100.0, 60.0), within(None, 100.0, 60.0), within(500.0, 100.0, 60.0)
+    (True, False, False)
+    """
+    return then_s is not None and 0 <= now_s - then_s < length_s

@@ -162,12 +162,13 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """The one thing that differs, and what it is in either arm."""
+    """The one thing that differs, and what it is in either arm; ``also``: settings that are part of the same change."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
     name: str
     baseline: str
     candidate: str
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +312,7 @@ def not_in_effect(arm: Arm) -> tuple[str, ...]:
     return tuple(
         f"arm {arm.name}: {name} was set to {wanted}, the engine reports {told[name]}: set but not in effect"
         for name, wanted in sorted(arm.intended.items())
-        if name in told and _plain(told[name]) != _plain(wanted)
+        if name in told and plain(told[name]) != plain(wanted)
     )
 
 
@@ -320,11 +321,12 @@ def other_differences(experiment: Experiment) -> tuple[str, ...]:
     a, b = experiment.baseline.effective, experiment.candidate.effective
     if a is None or b is None:
         return ()
-    factor = experiment.factor.name if experiment.factor else ""
+    factor = experiment.factor
+    changed = () if factor is None else (factor.name, *factor.also)
     return tuple(
         f"{name} differs as well: {a.get(name, 'not told')} and {b.get(name, 'not told')}; one thing at a time"
         for name in sorted({*a, *b})
-        if name != factor and _plain(a.get(name, "")) != _plain(b.get(name, ""))
+        if name not in changed and plain(a.get(name, "")) != plain(b.get(name, ""))
     )
 
 
@@ -333,14 +335,25 @@ def unchanged(experiment: Experiment) -> str | None:
     factor, a, b = experiment.factor, experiment.baseline.effective, experiment.candidate.effective
     if factor is None or a is None or b is None or factor.name not in a or factor.name not in b:
         return None
-    if _plain(factor.baseline) == _plain(factor.candidate) or _plain(a[factor.name]) != _plain(b[factor.name]):
+    if plain(factor.baseline) == plain(factor.candidate) or plain(a[factor.name]) != plain(b[factor.name]):
         return None
     return f"the engine reports {factor.name} = {b[factor.name]} in both arms: set but not in effect"
 
 
-def _plain(text: str) -> str:
-    """A flag's value as it is compared: engines write True, true and 1.0 for the same."""
+#: two words for one thing: what engines take on their command line, and what they report of it
+_SPELLINGS: Final = {"fp8_e4m3": "fp8", "bfloat16": "bf16", "float16": "fp16", "half": "fp16"}
+
+
+def plain(text: str) -> str:
+    """A flag's value as it is compared: engines write True, true and 1.0 for the same.
+
+    Examples
+    --------
+    >>> plain("True") == plain("true"), plain("64") == plain("64.0"), plain("fp8_e4m3")
+    (True, True, 'fp8')
+    """
     lowered = text.strip().lower()
+    lowered = _SPELLINGS.get(lowered, lowered)
     try:
         return repr(float(lowered))
     except ValueError:

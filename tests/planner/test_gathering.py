@@ -89,28 +89,6 @@ def test_replicas_that_run_differently_are_a_finding() -> None:
     assert found.findings == ("replicas run differently: b is not like a",)
 
 
-@pytest.mark.parametrize(
-    ("changes", "labels", "args", "is_made"),
-    [
-        ({"prefix_caching": True}, {"enable_prefix_caching": "True"}, "", True),
-        ({"prefix_caching": True}, {"enable_prefix_caching": "False"}, "", False),
-        ({"max_num_seqs": 8}, {}, "", False),  # the engine does not tell: a person must
-        ({"max_num_seqs": 8}, {}, "--max-num-seqs 8", True),
-        ({"replicas": 4}, {"block_size": "16"}, "", False),
-        (
-            {"prefix_caching": True, "block_tokens": 32},
-            {"enable_prefix_caching": "True", "block_size": "16"},
-            "",
-            False,
-        ),
-    ],
-)
-def test_a_change_is_seen_in_what_the_engine_tells(
-    changes: dict[str, object], labels: dict[str, str], args: str, is_made: bool
-) -> None:
-    assert gathering.is_made(changes, told(**labels), args) is is_made
-
-
 def test_requests_that_ran_at_once_are_counted_from_their_first_step() -> None:
     rows = [
         {"arrived_at": 0.0, "ended_at": 4.0, "engine_e2e_s": 4.0},

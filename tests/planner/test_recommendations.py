@@ -104,3 +104,33 @@ def test_a_proposal_that_newer_evidence_does_not_make_is_over() -> None:
     new, over = fresh([other], [recommendation()], NOW_S + 1)
     assert (new, over) == ([other], [recommendation()])
     assert fresh([], [recommendation(state="accepted")], NOW_S + 1)[1] == []  # somebody is at it
+
+
+def test_the_same_advice_with_a_limit_that_moved_a_little_is_the_same_advice() -> None:
+    declined = moved(recommendation(changes={"max_num_seqs": 64}), "declined", NOW_S, "ann", "not now")
+    near = recommendation("r2", changes={"max_num_seqs": 60})
+    assert fresh([near], [declined], NOW_S + 1) == ([], [])
+    open_one = recommendation(changes={"max_num_seqs": 64})
+    assert fresh([near], [open_one], NOW_S + 1) == ([], [])
+
+
+def test_what_a_check_refuted_is_not_recommended_again_at_once() -> None:
+    refuted = moved(recommendation(state="applied"), "refuted", NOW_S, "goodwatch", "worse")
+    assert fresh([recommendation("r2")], [refuted], NOW_S + 1)[0] == []
+    assert fresh([recommendation("r2")], [refuted], NOW_S + QUIET_S + 1)[0] == [recommendation("r2")]
+
+
+def test_a_check_that_stays_open_does_not_silence_advice_for_ever() -> None:
+    open_one = moved(recommendation(state="applied"), "inconclusive", NOW_S, "goodwatch", "too few")
+    assert fresh([recommendation("r2")], [open_one], NOW_S + QUIET_S + 1)[0] == [recommendation("r2")]
+
+
+def test_a_proposal_that_is_advised_still_but_no_longer_among_the_best_stays() -> None:
+    fourth = recommendation()
+    advised = [("replicas", {"replicas": 3}), (fourth.strategy, dict(fourth.changes))]
+    assert fresh([], [fourth], NOW_S + 1, advised) == ([], [])
+
+
+def test_nothing_was_applied_before_it_was_recommended() -> None:
+    with pytest.raises(ConfigError, match="before it was recommended"):
+        moved(recommendation(), "applied", NOW_S - 1, "ann")
