@@ -8,22 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
+from goodwatch.app.report_records import records_of
 from goodwatch.app.request_view import Slice
 from goodwatch.app.slo_view import SloView
 from goodwatch.core.drift import Drift
 from goodwatch.core.errors import ConfigError, StoreError
 from goodwatch.core.model import Absence, Number
 from goodwatch.core.ports import RecordStore
-from goodwatch.core.record import Record
 from goodwatch.core.slo import wilson
 from goodwatch.signals.attainment import Attained
 from goodwatch.signals.reconcile import Reconciled
 from goodwatch.signals.request_cost import CostLine, RequestCost
-from planner.experiments.values import KIND, Effect, Experiment, from_record
 from planner.report.facts import (
     NONE,
-    Advised,
-    Anomaly,
     Figure,
     Missing,
     Note,
@@ -31,18 +28,13 @@ from planner.report.facts import (
     SloState,
     Spend,
     TenantWeek,
-    Verified,
     WeekFacts,
-    week_worth,
 )
 from planner.report.weeks import Week
 from planner.report.words import Words
 
-RECOMMENDATION: Final = "recommendation"
 _MILLION: Final = 1e6
-_COST: Final = ("usd_per_million_good_tokens", "cost_per_million_good_tokens")
 _WASTED: Final = ("late", "failed", "aborted")
-_OUTCOMES: Final = ("better", "worse", "no_difference", "inconclusive")
 
 
 class Costs(Protocol):
@@ -160,18 +152,21 @@ class Gathering:
             service, told = await self._service(name, week, now_s)
             services.append(service)
             notes += told
-        advised, verified, bad = await asyncio.to_thread(self._records, week, {s.service: s.now.usd for s in services})
-        states, anomalies = _states(self.slos.slos()), _anomalies(self.slos.drifts(), week)
+        spent = {one.service: one.now.usd for one in services}
+        kept = await asyncio.to_thread(records_of, self.records, week, spent, self.slos.drifts())
+        states = _states(self.slos.slos())
         if week.end_s > now_s:
             notes.insert(0, Note("not_over", {"at": _minute(now_s, week)}))
-        if bad:
-            notes.append(Note("records", {"count": str(bad)}))
+        if kept.bad:
+            notes.append(Note("records", {"count": str(kept.bad)}))
         if states:
             notes.append(Note("slo_now"))
         if any(one.now.usd.value is not None for one in services):
             notes.append(Note("price_now"))
         services.sort(key=lambda one: (-(one.now.usd.value or 0.0), one.service))
-        return WeekFacts(week, now_s, tuple(services), states, advised, verified, anomalies, tuple(notes))
+        return WeekFacts(
+            week, now_s, tuple(services), states, kept.advised, kept.verified, kept.anomalies, tuple(notes)
+        )
 
     async def _service(self, name: str, week: Week, now_s: float) -> tuple[ServiceWeek, list[Note]]:
         now, before = await self._money(name, week, now_s), await self._money(name, week.before, now_s)
@@ -208,76 +203,6 @@ class Gathering:
                 undetermined, squares = undetermined + found.sums.undetermined, squares + found.sums.valid_sq
                 counted = counted and found.attainment.basis is not None and found.attainment.basis.value == "counted"
         return _share(good, valid, undetermined, squares, days, counted=counted)
-
-    def _records(
-        self, week: Week, spent: Mapping[str, Figure]
-    ) -> tuple[tuple[Advised, ...], tuple[Verified, ...], int]:
-        """Advice that is open or was declined in the week, experiments on cost that ended in it, and what is unreadable."""
-        advised, verified, bad = [], [], 0
-        for record in self.records.latest(RECOMMENDATION, end_s=week.end_s):
-            one = advised_of(record)
-            if one is None:
-                bad += 1
-            elif one.state in ("proposed", "accepted") or (one.state == "declined" and record.at_s >= week.start_s):
-                advised.append(one)
-        for record in self.records.latest(KIND):
-            try:
-                experiment = from_record(record)
-            except ConfigError:
-                bad += 1
-                continue
-            at_s = experiment.verdict.at_s if experiment.verdict is not None else None
-            if at_s is not None and week.start_s <= at_s < week.end_s:
-                found = verified_of(experiment, spent.get(experiment.service, NONE))
-                verified += [] if found is None else [found]
-        return tuple(advised), tuple(verified), bad
-
-
-def advised_of(record: Record) -> Advised | None:
-    """What the record of a recommendation says for the report; None where it cannot be read."""
-    body: Mapping[str, Any] = record.body
-    try:
-        changes = {str(k): str(v) for k, v in (body.get("changes") or {}).items()}
-        restart = body.get("restart")
-        return Advised(
-            record.id, str(body["service"]), str(body["strategy"]), str(body["state"]),
-            _figure(body.get("saving_usd_per_week")), str(body.get("confidence") or ""), changes,
-            restart if isinstance(restart, bool) else None, bool(body.get("gate")), str(body.get("why") or ""),
-            str(body.get("mode") or "save"),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-
-
-def _figure(told: Any) -> Figure:
-    """An estimate as it is kept: point, low and high."""
-    if told is None:
-        return NONE
-    return Figure(float(told["point"]), float(told["low"]), float(told["high"]), "predicted")
-
-
-def verified_of(experiment: Experiment, usd: Figure) -> Verified | None:
-    """An experiment with a verdict on cost, in money at this week's spend; None when it is not about cost."""
-    verdict = experiment.verdict
-    effect = next((e for e in verdict.effects if e.metric in _COST), None) if verdict is not None else None
-    if verdict is None or effect is None:
-        return None
-    predicted = next((p for p in experiment.predictions if p.metric == effect.metric), None)
-    ratio = Figure(effect.value, effect.low, effect.high, "estimated")
-    told = NONE
-    if predicted is not None:
-        middle = predicted.value if predicted.value is not None else math.sqrt(max(0.0, predicted.low * predicted.high))
-        told = week_worth(Figure(middle, predicted.low, predicted.high), usd)
-        told = replace(told, basis="predicted" if told.value is not None else None)
-    inside = None if predicted is None or effect.value is None else predicted.holds(effect.value)
-    return Verified(
-        experiment.id, experiment.service, experiment.factor.name if experiment.factor else "", _outcome(effect), ratio,
-        told, week_worth(ratio, usd), inside, verdict.gate == "vetoed",
-    )  # fmt: skip
-
-
-def _outcome(effect: Effect) -> Any:
-    return effect.outcome if effect.outcome in _OUTCOMES else "inconclusive"
 
 
 def _tenants(now: _Money, before: _Money) -> tuple[TenantWeek, ...]:
@@ -323,14 +248,6 @@ def _states(views: Sequence[SloView]) -> tuple[SloState, ...]:
         left = NONE if budget is None else Figure(budget.left_ratio, basis="counted")
         found.append(SloState(view.slo.service, view.slo.name, view.slo.objective, left, len(view.firing)))
     return tuple(found)
-
-
-def _anomalies(drifts: Iterable[Drift], week: Week) -> tuple[Anomaly, ...]:
-    return tuple(
-        Anomaly(d.service, d.kind, d.began_s, d.ended_s, d.signal, d.value, d.expected)
-        for d in drifts
-        if d.began_s < week.end_s and (d.ended_s is None or d.ended_s >= week.start_s)
-    )
 
 
 def _notes(one: ServiceWeek, money: _Money) -> list[Note]:

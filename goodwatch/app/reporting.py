@@ -14,7 +14,8 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -74,6 +75,8 @@ def _holder(history: Sequence[Record], now_s: float) -> str:
     holder, until_s = "", 0.0
     for one in history:
         who, end_s = one.body.get("holder"), one.body.get("until_s")
+        if one.at_s > now_s + LEASE_S:  # of a clock that was set back since
+            continue
         if isinstance(who, str) and isinstance(end_s, int | float) and (who == holder or one.at_s >= until_s):
             holder, until_s = who, float(end_s)
     return holder if until_s > now_s else ""
@@ -167,6 +170,15 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
         raise StoreError(f"{folder}: cannot be written: {error}; see that the disk is writable and has room") from error
 
 
+@contextmanager
+def _waiting(what: str) -> Iterator[None]:
+    """What cannot be read or written now is logged, and tried again at the next look."""
+    try:
+        yield
+    except (StoreError, NoDataError, ConfigError) as error:
+        log.error("the weekly report waits", extra={"report": what, "problem": str(error)})
+
+
 class Reporting:
     """Makes what is due. ``sinks`` by name are those of ``report.sinks``; ``since_s`` is when anything was first seen."""
 
@@ -195,12 +207,12 @@ class Reporting:
     async def look(self) -> None:
         """Make what is missing and tell sinks that were not told; what fails is logged and tried again."""
         async with self._busy:
-            try:
+            with _waiting("which reports are missing"):
                 for week in await asyncio.to_thread(self.missing):
-                    await self._make(week)
+                    with _waiting(week.id):  # one that cannot be made keeps no other from being made
+                        await self._make(week)
+            with _waiting("which sinks were not told"):
                 await self._tell_all()
-            except StoreError as error:
-                log.error("the weekly report waits", extra={"problem": str(error)})
 
     def missing(self) -> tuple[Week, ...]:
         """Weeks whose reports are due and not kept. Blocking. Raises ``StoreError``."""
@@ -232,8 +244,11 @@ class Reporting:
                 continue
             name = f"{KIND}:{kept.week}:send"
             if await asyncio.to_thread(claimed, self.archive.records, name, self._holder, now_s):
-                await self._tell(kept.week, waiting)
-                await asyncio.to_thread(released, self.archive.records, name, self._holder, self._clock.now_s())
+                try:
+                    with _waiting(kept.week):  # a file that is gone keeps no other report from being sent
+                        await self._tell(kept.week, waiting)
+                finally:
+                    await asyncio.to_thread(released, self.archive.records, name, self._holder, self._clock.now_s())
 
     async def _tell(self, week: str, waiting: Sequence[str]) -> None:
         for name in waiting:

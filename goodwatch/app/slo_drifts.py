@@ -45,7 +45,7 @@ class Drifts:
 
     def recover(self) -> None:
         """Take up what drifted when goodwatch last stopped. Raises ``StoreError``."""
-        found = [_drift(one.body) for one in self.records.latest(DRIFT)]
+        found = [drift_of(one.body) for one in self.records.latest(DRIFT)]
         self.known = {key_of(one): one for one in found if one is not None and one.ended_s is None}
 
     def look(self, statuses: Sequence[SloStatus], books: Mapping[str, Book], now_s: float) -> tuple[Drift, ...]:
@@ -119,7 +119,7 @@ def _body(drift: Drift) -> dict[str, object]:
     return {f.name: dict(v) if isinstance(v := getattr(drift, f.name), Mapping) else v for f in fields(Drift)}
 
 
-def _drift(body: Mapping[str, Any]) -> Drift | None:
+def drift_of(body: Mapping[str, Any]) -> Drift | None:
     """A drift from its record; None for a record of another shape, as an older or newer goodwatch may have left."""
     names = {f.name for f in fields(Drift)}
     try:

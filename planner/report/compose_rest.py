@@ -65,7 +65,10 @@ def anomaly_section(facts: WeekFacts, words: Words) -> Section:
     ordered = sorted(facts.anomalies, key=lambda one: (one.ended_s is not None, -one.began_s, one.service))
     rows = tuple(_anomaly(one, words) for one in ordered[:_MOST])
     names = ("kind", "service", "began", "ended", "value", "expected")
-    return Section("anomalies", title, (Table(tuple(words(name) for name in names), rows),))
+    table = Table(tuple(words(name) for name in names), rows)
+    more = len(ordered) - len(rows)
+    said = (Sentence(words("anomalies_more", count=more), "muted"),) if more else ()
+    return Section("anomalies", title, (table, *said))
 
 
 def _anomaly(one: Anomaly, words: Words) -> tuple[Cell, ...]:

@@ -38,8 +38,13 @@ def open_total(facts: WeekFacts) -> tuple[float, int]:
 
 def verified_total(facts: WeekFacts) -> tuple[Figure, int]:
     """USD a week of what may be called a saving, and how many there are."""
-    saved = [one.realised_usd for one in facts.verified if one.saves]
-    total = math.fsum(one.value or 0.0 for one in saved)
+    least: dict[tuple[str, str], float] = {}
+    for one in facts.verified:
+        if one.saves:  # two experiments on one change of a service are one saving, and the smaller is the surer
+            key, worth = (one.service, one.factor or one.id), one.realised_usd.value or 0.0
+            least[key] = min(worth, least.get(key, worth))
+    saved = list(least)
+    total = math.fsum(least.values())
     return (Figure(total, basis="estimated") if saved else Figure()), len(saved)
 
 

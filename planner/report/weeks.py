@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
+_YEARS: Final = (1971, 9998)
 _NAME: Final = re.compile(r"(\d{4})-W(\d{2})")
 
 
@@ -94,9 +95,10 @@ def week_named(name: str, zone: str = "UTC") -> Week:
     year, number = int(found[1]), int(found[2])
     try:
         date.fromisocalendar(year, number, 1)
-        date.fromisocalendar(year, number, 7)
     except ValueError:
         raise ValueError(f"week {name}: there is no such week; a year has 52 or 53") from None
+    if not _YEARS[0] <= year <= _YEARS[1]:  # the weeks beside it are asked for as well, in any zone
+        raise ValueError(f"week {name}: write one of the years {_YEARS[0]} to {_YEARS[1]}")
     return Week(year, number, zone)
 
 

@@ -1,6 +1,7 @@
 """Facts of a week for the report, from requests, SLOs and records."""
 
 import math
+from dataclasses import fields
 from dataclasses import replace as changed
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,15 +10,19 @@ from typing import Any
 import pytest
 
 from collector.stores.sqlite_records import SqliteRecords
-from goodwatch.app.report_reads import Gathering, verified_of
+from goodwatch.app.report_reads import Gathering
+from goodwatch.app.report_records import records_of, verified_of
 from goodwatch.app.request_view import Slice
+from goodwatch.core.drift import Drift
 from goodwatch.core.errors import StoreError
 from goodwatch.core.model import Absence, Basis, Number
 from goodwatch.signals.attainment import Sums, attainment
 from goodwatch.signals.request_cost import CostLine, RequestCost
 from planner.experiments.values import Arm, Effect, Experiment, Metric, Prediction, Verdict
+from planner.recommendations import Recommendation, moved, to_body
 from planner.report.facts import Figure
 from planner.report.weeks import Week
+from tests.planner.test_recommendations import recommendation as _recommendation
 
 WEEK = Week(2026, 48, "Europe/Berlin")
 
@@ -103,3 +108,60 @@ def test_a_verified_change_is_worth_its_interval_of_this_weeks_spend() -> None:
     unknown = verified_of(one, Figure())
     assert unknown is not None
     assert (unknown.realised_usd.value, unknown.saves) == (None, False)
+
+
+WHEN_S = WEEK.start_s + 86_400
+
+
+def recommendation(id: str = "a") -> Recommendation:
+    """Proposed in the week."""
+    one = _recommendation(id)
+    return changed(one, steps=(changed(one.steps[0], at_s=WHEN_S),))
+
+
+def kept(records: SqliteRecords, one: Recommendation, at_s: float) -> Recommendation:
+    records.put("recommendation", one.id, at_s, to_body(one))
+    return one
+
+
+def test_advice_is_told_as_it_was_when_the_week_ended(tmp_path: Path) -> None:
+    records = SqliteRecords(tmp_path / "r.sqlite")
+    one = kept(records, recommendation(), WHEN_S)
+    kept(records, moved(one, "declined", WEEK.end_s + 60, "ann", "no"), WEEK.end_s + 60)
+    (told,) = records_of(records, WEEK, {}).advised
+    assert told.state == "proposed"
+    records.close()
+
+
+def test_why_something_was_declined_is_told_and_what_goodwatch_withdrew_is_not(tmp_path: Path) -> None:
+    records = SqliteRecords(tmp_path / "r.sqlite")
+    kept(records, moved(recommendation("a"), "declined", WHEN_S, "ann", "we move next month"), WHEN_S)
+    kept(
+        records, moved(recommendation("b"), "declined", WHEN_S, "goodwatch", "newer evidence no longer says so"), WHEN_S
+    )
+    (told,) = records_of(records, WEEK, {}).advised
+    assert (told.id, told.why) == ("a", "we move next month")
+    records.close()
+
+
+def test_drifts_that_ended_in_the_week_are_told(tmp_path: Path) -> None:
+    records = SqliteRecords(tmp_path / "r.sqlite")
+    over = Drift("over", "chat", "burn", "page", "burn_rate", "", WHEN_S, WHEN_S, ended_s=WHEN_S + 600)
+    past = changed(over, id="past", began_s=WEEK.start_s - 7200, ended_s=WEEK.start_s - 3600)
+    later = changed(over, id="later", began_s=WEEK.end_s + 60, ended_s=None)
+    for one in (over, past, later):
+        records.put("drift", one.id, one.began_s, {f.name: getattr(one, f.name) for f in fields(Drift)})
+    (told,) = records_of(records, WEEK, {}).anomalies
+    assert (told.began_s, told.ended_s) == (WHEN_S, WHEN_S + 600)
+    records.close()
+
+
+def test_a_saving_that_quality_does_not_carry_is_none() -> None:
+    metric = Metric("usd_per_million_good_tokens", "USD", "lower")
+    verdict = Verdict(
+        "inconclusive", "", (Effect(metric.name, "better", "", 0.8, 0.75, 0.9),), gate="not_shown", at_s=1.0
+    )
+    one = Experiment("e", "q", "canary", Arm("a"), Arm("b"), (metric,), service="chat", verdict=verdict)
+    found = verified_of(one, Figure(400.0))
+    assert found is not None
+    assert not found.saves

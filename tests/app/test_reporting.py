@@ -11,7 +11,7 @@ from alerts.grouping import Message
 from alerts.sinks._text import text, title
 from collector.stores.sqlite_records import SqliteRecords
 from goodwatch.app._report_sections import Report
-from goodwatch.app.report_reads import advised_of
+from goodwatch.app.report_records import advised_of
 from goodwatch.app.reporting import LEASE_S, Archive, Reporting, claimed, released
 from goodwatch.core.errors import NoDataError, StoreError, TransientError
 from goodwatch.core.record import Record
@@ -148,3 +148,25 @@ def test_a_recommendation_that_cannot_be_read_is_none() -> None:
     assert (one.saving_usd.low, one.restart, one.confidence) == (1.0, None, "")
     assert advised_of(Record("recommendation", "r", 0.0, body | {"saving_usd_per_week": {"point": "x"}})) is None
     assert advised_of(Record("recommendation", "r", 0.0, {})) is None
+
+
+def test_a_lease_of_a_clock_that_was_set_back_holds_nobody_up(records: SqliteRecords) -> None:
+    assert claimed(records, "x", "fast", MONDAY_S + 30 * 86_400)
+    assert claimed(records, "x", "right", MONDAY_S)
+
+
+async def test_a_file_that_is_gone_keeps_no_other_report_from_being_sent(
+    tmp_path: Path, records: SqliteRecords
+) -> None:
+    sink, clock = Sink(), Clock(MONDAY_S)
+    reporting = made(tmp_path, clock, Gathered(), records, sink)
+    sink.failures = 1_000
+    await reporting.look()
+    (newest, *others) = reporting.archive.all()
+    assert others
+    for name in newest.files:
+        (tmp_path / "reports" / name).unlink()
+    sink.failures = 0
+    clock.at_s += LEASE_S + 1
+    await reporting.look()
+    assert {one.week for one in reporting.archive.all() if one.sent} == {one.week for one in others}

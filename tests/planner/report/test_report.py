@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.report.compose_steps import best_open, saving_cell, verified_total
-from planner.report.facts import Advised, Figure, Verified, added, change_ratio, week_worth
+from planner.report.facts import Advised, Anomaly, Figure, Verified, added, change_ratio, week_worth
 from planner.report.render import rendered
 from planner.report.words import LANGUAGES, Language, Words, texts
 from tests.planner.report.worlds import EMPTY, FULL
@@ -157,3 +157,20 @@ def test_a_cheaper_week_is_worth_what_the_old_cost_would_have_been_less_what_was
 def test_the_json_has_null_where_nothing_is_known() -> None:
     body = json.loads(next(t for n, t in rendered(FULL, "en").items() if n.endswith(".json")))
     assert body["services"][1]["now"]["per_million_good_usd"]["value"] is None
+
+
+def test_two_experiments_on_one_change_are_one_saving() -> None:
+    def saved(id: str, factor: str, usd: float) -> Verified:
+        return Verified(id, "chat", factor, "better", realised_usd=Figure(usd, usd * 0.9, usd * 1.1))
+
+    facts = replace(
+        FULL, verified=(saved("a", "replicas", 100.0), saved("b", "replicas", 80.0), saved("c", "kv_dtype", 10.0))
+    )
+    total, count = verified_total(facts)
+    assert (total.value, count) == (90.0, 2)
+
+
+def test_a_storm_of_drifts_is_cut_and_says_so() -> None:
+    many = tuple(Anomaly("chat", "burn", FULL.week.start_s + n) for n in range(40))
+    text = next(t for n, t in rendered(replace(FULL, anomalies=many), "en").items() if n.endswith(".md"))
+    assert "25 more are not shown" in text

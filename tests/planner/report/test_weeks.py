@@ -62,3 +62,9 @@ def test_a_report_is_not_due_before_its_time() -> None:
 
 def test_nothing_is_made_of_weeks_before_anything_was_seen() -> None:
     assert due(utc(2026, 11, 30, 9), set(), utc(2026, 11, 30), zone="UTC", weekday=0, minutes=0) == ()
+
+
+@pytest.mark.parametrize("name", ["0001-W01", "9999-W52", "0000-W01"])
+def test_a_week_whose_neighbours_no_clock_knows_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="week"):
+        week_named(name)
