@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -12,7 +12,7 @@ from goodwatch.app.report_records import records_of
 from goodwatch.app.request_view import Slice
 from goodwatch.app.slo_view import SloView
 from goodwatch.core.drift import Drift
-from goodwatch.core.errors import ConfigError, StoreError
+from goodwatch.core.errors import StoreError
 from goodwatch.core.model import Absence, Number
 from goodwatch.core.ports import RecordStore
 from goodwatch.core.slo import wilson

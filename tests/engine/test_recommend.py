@@ -243,7 +243,7 @@ class Run:
             return
         await Load(self.url, self.session, random.Random(3)).bursts()  # on the old setting until the restart
         await asyncio.sleep(1)
-        stopped_s, adviser.warm_s = time.time(), TIMEOUT_S  # no check before all of the load is there
+        stopped_s, adviser.verifying.warm_s = time.time(), TIMEOUT_S  # no check before all of the load is there
         await asyncio.to_thread(self.engine.stop)
         again = engine_of(self.engine_dir, self.folder, self.ports, value)
         self.engine = await asyncio.to_thread(again.__enter__)
@@ -262,7 +262,7 @@ class Run:
         ):  # else what the engine tells of itself has changed, and was seen
             seen = await adviser.move(first.id, "applied", "the test", "restarted with the new value", stopped_s)
         print(f"applied, by {seen.steps[-1].by if seen else 'nobody'}")
-        adviser.warm_s = max(0.0, warm_at_s - ((seen and seen.applied_s) or stopped_s))
+        adviser.verifying.warm_s = max(0.0, warm_at_s - ((seen and seen.applied_s) or stopped_s))
         await until(lambda: (adviser.one(first.id) or first).verdict, PATIENCE_S)
         self.verified = adviser.one(first.id)
         print(f"waits: {adviser.waiting}; a check needs {first.check_requests} requests")
