@@ -207,14 +207,10 @@ class Advising:
             self._want(Asked(view.name, "deployment", due_s=due_s))
 
     async def _seen_applied(self, service: str, told: Sequence[Deployment]) -> bool:
-        args = self.evidencing.args()
+        # Only what engines tell: a configuration may name new flags hours before or after the engine runs with them.
         waiting = [r for r in self.known.values() if r.service == service and r.state in ("proposed", "accepted")]
         made = sorted(
-            (
-                (-count, one.state != "accepted", one.rank, one)
-                for one in waiting
-                if (count := is_made(one, told, args))
-            ),
+            ((-count, one.state != "accepted", one.rank, one) for one in waiting if (count := is_made(one, told, {}))),
             key=lambda each: each[:3],
         )
         now, taken = self.clock.now_s(), frozenset[tuple[str, str]]()
