@@ -9,9 +9,9 @@ from typing import Final
 
 import polars as pl
 
-from planner.experiments.designs import judge
+from planner.experiments.designs import judge, obstacle
 from planner.experiments.matching import before_after
-from planner.experiments.statistics import summary_of
+from planner.experiments.statistics import Contrast, levels, summary_of
 from planner.experiments.values import (
     Arm,
     Effect,
@@ -31,6 +31,8 @@ COLUMNS: Final = (
     (Metric("tpot_p99_seconds", "s", "lower", summary="p99"), "tpot_seen"),
     (Metric("ttft_p99_seconds", "s", "lower", summary="p99"), "ttft_seen"),
 )
+#: an early look wants a 99 % interval where a last one wants 97 %: so much longer it is with some ten runs (Student's t)
+_EARLY: Final = 1.3
 COST: Final = Metric(COST_METRIC, "usd", "lower", summary="rate")
 
 
@@ -43,6 +45,7 @@ def checked(
     *,
     bill: tuple[float, float] | None = None,
     quality: tuple[tuple[int, int], tuple[int, int]] | None = None,
+    early: bool = False,
 ) -> tuple[Recommendation, Experiment]:
     """The verdict on an applied recommendation, and the experiment for the ledger.
 
@@ -56,6 +59,9 @@ def checked(
         USD an hour of the service's GPUs before and after; None where it is not known.
     quality
         Answers that passed and answers that were judged, before and after; None where nobody judged.
+    early
+        It will be looked again if this says nothing: what is to be said now must be clearer, or looking often would
+        find what is not there.
 
     Raises
     ------
@@ -67,13 +73,32 @@ def checked(
         made = replace(
             made, baseline=_judged(made.baseline, *quality[0]), candidate=_judged(made.candidate, *quality[1])
         )
-    verdict = judge(made, at_s=at_s)
+    verdict = _doubted(made, judge(made, at_s=at_s), early=early)
     cost = None if bill is None else _cost(made, verdict, bill)
     if cost is not None:
         made = replace(made, metrics=(*made.metrics, COST))
         verdict = replace(verdict, effects=(*verdict.effects, cost))
     found = replace(made, verdict=verdict)
     return concluded(one, found, at_s), found
+
+
+def _doubted(made: Experiment, verdict: Verdict, *, early: bool) -> Verdict:
+    """The verdict, taken back where the levels before and after do not say the same, or an early look is not clear."""
+    first, metric = verdict.effects[0], made.metrics[0]
+    if verdict.outcome not in ("better", "worse") or verdict.gate == "vetoed" or first.value is None:
+        return verdict
+    sides = [summaries(arm, metric) for arm in (made.baseline, made.candidate)]
+    plain = levels(*sides)
+    reach = max((first.high or 0.0) - first.value, first.value - (first.low or 0.0))
+    if plain is None or abs(plain.change) <= plain.reach or (plain.change > 0) != (first.value > 0):
+        reason = "a step beside a drift, but the levels before and after do not differ by it: what came may have changed its course"
+    elif early and abs(first.value) < _EARLY * reach:
+        reason = "a first look must be clearer than this; it is looked again with more requests"
+    else:
+        return verdict
+    said = f"{first.reason}; {reason}"
+    effects = (replace(first, outcome="inconclusive", reason=said), *verdict.effects[1:])
+    return replace(verdict, outcome="inconclusive", reason=said, effects=effects)
 
 
 def _judged(arm: Arm, passed: int, judged: int) -> Arm:
@@ -83,28 +108,51 @@ def _judged(arm: Arm, passed: int, judged: int) -> Arm:
 def _cost(made: Experiment, verdict: Verdict, bill: tuple[float, float]) -> Effect | None:
     """Cost per good token after over before, at like lengths and loads: the bill's ratio over that of good requests.
 
-    Whole windows must not be compared: the same GPUs make a good token cheaper whenever more requests come.
+    Whole windows must not be compared: the same GPUs make a good token cheaper whenever more requests come. Without an
+    interval where it is not shown that users get as many good answers as before: what they pay for is no saving.
     """
-    first = verdict.effects[0]
-    before = median(
-        v for run in made.baseline.runs if (v := summary_of(run.measures[first.metric], made.metrics[0])) is not None
-    )
-    if first.value is None or first.low is None or first.high is None or before <= 0 or min(bill) <= 0:
+    metric = made.metrics[0]
+    shares = [summaries(arm, metric) for arm in (made.baseline, made.candidate)]
+    found = levels(*shares)
+    if found is None or min(bill) <= 0:
+        return None
+    before = sum(shares[0]) / len(shares[0])
+    ends = [before + change for change in (found.change, found.change + found.reach, found.change - found.reach)]
+    if min(before, *ends) <= 0:
         return None
     paid = bill[1] / bill[0]
-    ends = [before + change for change in (first.value, first.high, first.low)]
-    if min(ends) <= 0:
-        return None
     value, low, high = (paid * before / end for end in ends)
+    repeats = verdict.effects[0].repeats
+    basis = "the bill, and requests of like load"
+    why_not = _why_no_saving(made, verdict, found)
+    if why_not:
+        return Effect(COST.name, "inconclusive", why_not, value, repeats=repeats, basis=basis)
     outcome: Outcome = "better" if high < 1 else "worse" if low > 1 else "inconclusive"
     reason = (
         f"cost {value:.2f} ({low:.2f} to {high:.2f}) of before: bill {paid:.2f}, good requests {ends[0] / before:.2f}"
     )
-    if verdict.outcome in ("inconclusive", "worse"):  # what users pay for with good answers is no saving
-        outcome, reason = "inconclusive", verdict.reason
-    return Effect(
-        COST.name, outcome, reason, value, low, high, repeats=first.repeats, basis="the bill, and requests of like load"
-    )
+    return Effect(COST.name, outcome, reason, value, low, high, repeats=repeats, basis=basis)
+
+
+def _why_no_saving(made: Experiment, verdict: Verdict, found: Contrast) -> str:
+    """Why less money would be no saving; "" where nobody gets less for it."""
+    first = verdict.effects[0]
+    if (
+        obstacle(made, first.repeats) is not None
+        or verdict.outcome == "worse"
+        or verdict.gate in ("vetoed", "not_shown")
+    ):
+        return verdict.reason
+    least = found.change - found.reach
+    if least < -made.metrics[0].indifference:
+        return f"attainment may have fallen by {-least:.1%}: that users get no less for it is not shown"
+    return ""
+
+
+def summaries(arm: Arm, metric: Metric) -> list[float]:
+    """What the counted runs of an arm came to, those that tell."""
+    told = [run.measures[metric.name] for run in arm.runs if run.counts and metric.name in run.measures]
+    return [value for one in told if (value := summary_of(one, metric)) is not None]
 
 
 def planned(one: Recommendation, effective: Mapping[str, str] | None) -> Experiment:
@@ -138,7 +186,7 @@ def concluded(one: Recommendation, checked: Experiment, at_s: float) -> Recommen
     )
     state: State = {"better": "verified", "inconclusive": "inconclusive"}.get(verdict.outcome, "refuted")  # type: ignore[assignment]
     reason = verdict.reason
-    if one.mode == "save" and verdict.outcome in ("better", "no_difference"):
+    if one.mode == "save" and verdict.outcome != "worse":
         state, said = _saved(one, effects.get(COST_METRIC))
         reason += said
     elif state == "verified":
@@ -150,8 +198,10 @@ def concluded(one: Recommendation, checked: Experiment, at_s: float) -> Recommen
 
 def _saved(one: Recommendation, cost: Effect | None) -> tuple[State, str]:
     """Whether money was saved, and in words: only where the whole interval of the cost is on one side."""
-    if cost is None or cost.value is None or cost.low is None or cost.high is None:
+    if cost is None or cost.value is None:
         return "inconclusive", "; what it cost is not known"
+    if cost.low is None or cost.high is None:
+        return "inconclusive", f"; {cost.reason}"
     said = f"; cost per good token {cost.value:.2f} ({cost.low:.2f} to {cost.high:.2f}) of before"
     promised = one.metric(COST_METRIC)
     if cost.high < 1:
@@ -173,8 +223,7 @@ def _short(promised: Predicted | None, found: Effect | None) -> str:
 
 def _level(checked: Experiment, metric: Metric) -> float | None:
     """The middle of what the runs after the change came to."""
-    runs = [run.measures[metric.name] for run in checked.candidate.runs if run.counts and metric.name in run.measures]
-    found = [value for one in runs if (value := summary_of(one, metric)) is not None]
+    found = summaries(checked.candidate, metric)
     return median(found) if found else None
 
 

@@ -88,7 +88,7 @@ class Verifying:
         needed = one.check_requests * _MORE**looks
         lacking = await self._lacking(one, window, needed)
         if not lacking:
-            return await self._verdict(one, window, needed)
+            return await self._verdict(one, window, needed, early=looks + 1 < _LOOKS and not window.over)
         if window.over:
             return self._ended(one, f"{window.over}; {lacking}")
         self._wait(one, lacking)
@@ -121,7 +121,7 @@ class Verifying:
             return f"{came:,.0f} of {needed:,.0f} requests that a check needs came since the change"
         return ""
 
-    async def _verdict(self, one: Recommendation, window: _Window, needed: float) -> Checked | None:
+    async def _verdict(self, one: Recommendation, window: _Window, needed: float, *, early: bool) -> Checked | None:
         sides = [await self._judged(one, span) for span in (window.before, window.after)]
         (before, passed), (after, passes) = sides
         if after.height < needed and not window.over:
@@ -134,7 +134,7 @@ class Verifying:
         at_s = self.clock.now_s()
         try:
             found = await asyncio.to_thread(
-                checked, one, before, after, effective, at_s, bill=bill, quality=quality
+                checked, one, before, after, effective, at_s, bill=bill, quality=quality, early=early
             )  # fmt: skip
         except NoDataError as error:
             if window.over:

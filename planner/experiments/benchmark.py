@@ -129,21 +129,24 @@ def document(name: str, text: str) -> Document:
     ConfigError
         It is none of these; says where it stops being one.
     """
-    stripped = text.strip()
+    stripped = text.lstrip("\ufeff").strip()
     if not stripped:
         raise ConfigError(f"{name}: is empty; name a result file")
     if stripped[0] not in "{[":
-        rows = list(csv.DictReader(io.StringIO(text.lstrip("\ufeff"))))
+        try:
+            rows = list(csv.DictReader(io.StringIO(text.lstrip("\ufeff"))))
+        except csv.Error as error:  # a field that never ends
+            raise ConfigError(f"{name}: cannot be read as a table: {error}") from None
         if not rows or len(rows[0]) < 2 or None in rows[0]:
             raise ConfigError(f"{name}: is neither JSON nor a table with a heading line")
         return Document(name, "table", rows)
     try:
         return Document(name, "json", json.loads(stripped))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         whole = error
     try:
         lines = [json.loads(line) for line in stripped.splitlines() if line.strip()]
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise ConfigError(f"{name}: cannot be read as JSON: {whole}; was the run cut off while writing?") from None
     return Document(name, "lines", lines)
 

@@ -24,6 +24,8 @@ METRICS: Final = (
     Metric("itl_s", "s", "lower", "mean"),
     Metric("e2e_s", "s", "lower", "mean"),
 )
+#: what no clock makes negative; how late a request was scheduled may be, by jitter
+_TIMES: Final = ("ttft_s", "tpot_s", "itl_s", "e2e_s", "latency_per_token_s")
 _NOT_RECOGNISED: Final = "no known tool wrote it"
 
 
@@ -43,7 +45,7 @@ def read_benchmarks(name: str, text: str, known: Mapping[str, Importer] | None =
     file = document(name, text)
     for importer in sorted((known or importers()).values(), key=lambda one: (one.last, one.name)):
         if importer.recognises(file):
-            runs = [run for run in _read(importer, file) if run.statistics or run.rates]
+            runs = [run for each in _read(importer, file) if (run := possible(each)).statistics or run.rates]
             if runs:
                 return tuple(replace(run, findings=traps(run)) for run in runs)
     titles = "; ".join(one.title for one in (known or importers()).values())
@@ -55,6 +57,28 @@ def _read(importer: Importer, file: Document) -> tuple[Benchmark, ...]:
         return importer.read(file)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ConfigError(f"{file.name}: looks like {importer.title}, but is not: {error!r}") from error
+
+
+def possible(run: Benchmark) -> Benchmark:
+    """A run without what cannot be: times, counts and rates below 0. Each is told in ``findings``."""
+    counts = {"ok": run.ok, "failed": run.failed, "cut_off": run.cut_off, "duration_s": run.duration_s}
+    below = [name for name, value in counts.items() if (value or 0.0) < 0]
+    counts |= dict.fromkeys(below)
+    gone = [one.name for one in run.statistics if one.name in _TIMES and _negative(one)]
+    slow = [name for name, value in run.rates.items() if value < 0]
+    if not (below or gone or slow):
+        return run
+    said = f"{', '.join((*below, *gone, *slow))}: below 0 in the file, which cannot be; left out"
+    return replace(
+        run, statistics=tuple(one for one in run.statistics if one.name not in gone), findings=(*run.findings, said),
+        rates={name: value for name, value in run.rates.items() if name not in slow}, ok=counts["ok"],
+        failed=counts["failed"], cut_off=counts["cut_off"], duration_s=counts["duration_s"],
+    )  # fmt: skip
+
+
+def _negative(one: Statistic) -> bool:
+    told = (one.mean, one.least, one.most, *(value for _, value in one.quantiles))
+    return any(value is not None and value < 0 for value in told)
 
 
 def run_of(benchmark: Benchmark, position: int, block: int | None = None, gpus: float | None = None) -> Run:

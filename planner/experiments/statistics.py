@@ -220,6 +220,24 @@ def trended(baseline: Sequence[tuple[float, float]], candidate: Sequence[tuple[f
     return Contrast(change, error, freedom, noise, f"step beside a drift, {len(baseline)} + {len(candidate)} runs")
 
 
+def levels(baseline: Sequence[float], candidate: Sequence[float]) -> Contrast | None:
+    """The plain difference of two means, each arm with a spread of its own; None below three runs each.
+
+    Says what ``trended`` does not: a drift that bends at the change looks like a step beside a straight one, though the
+    levels before and after are the same.
+    """
+    if min(len(baseline), len(candidate)) < 3:
+        return None
+    rho = (
+        _common_correlation(baseline, candidate)
+        if min(len(baseline), len(candidate)) >= _LEAST_FOR_CORRELATION
+        else 0.0
+    )
+    (a, a_square, a_freedom), (b, b_square, b_freedom) = _centre(baseline, rho), _centre(candidate, rho)
+    freedom = _welch((a_square, a_freedom), (b_square, b_freedom))
+    return Contrast(b - a, math.sqrt(a_square + b_square), freedom, None, "difference of means")
+
+
 def _unequal(step: Sequence[float], rest: Sequence[float], first: int) -> tuple[float, float]:
     """Squared error of a step, and its freedom, when each arm has a spread of its own; ``first`` values are arm one's.
 

@@ -346,3 +346,57 @@ def test_runs_at_different_load_are_not_compared() -> None:
 
 def test_one_file_each_is_no_verdict() -> None:
     assert judge(compared("c", [read(VLLM)], [read(VLLM)])).outcome == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"backend": "vllm", "completed": 10, "mean_ttft_ms": 3',  # cut off
+        "[" * 100_000,
+        '{"x": ' + "9" * 5000 + "}",  # Python reads no integer of so many digits
+        "\x00\x01",
+        'a,b\n"' + "x" * 200_000 + '",1\n',  # a field that is longer than a table may hold
+        "{}",
+        "[1, 2, 3]",
+    ],
+)
+def test_a_file_that_is_no_result_is_refused_in_words(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"odd\.json"):
+        read_benchmarks("odd.json", text)
+
+
+def test_a_mark_of_byte_order_before_json_is_no_part_of_it() -> None:
+    (run,) = read_benchmarks(
+        "r.json", "\ufeff" + json.dumps({"completed": 1000, "mean_ttft_ms": 30.0, "duration": 3.0})
+    )
+    ttft = run.statistic("ttft_s")
+    assert ttft is not None
+    assert ttft.mean == pytest.approx(0.03)  # 30 ms
+
+
+def test_what_cannot_be_is_left_out_and_said() -> None:
+    run = read(
+        {"completed": -10, "duration": -1.0, "mean_ttft_ms": -5.0, "mean_tpot_ms": 1.0, "request_throughput": -5.0}
+    )
+    assert (run.ok, run.duration_s, run.statistic("ttft_s"), dict(run.rates)) == (None, None, None, {})
+    assert says(run, "ok, duration_s, ttft_s, requests_per_s: below 0")
+
+
+def test_what_is_no_number_is_not_measured() -> None:
+    run = read(
+        {
+            "completed": 1000,
+            "failed": 0,
+            "mean_ttft_ms": math.nan,
+            "p99_ttft_ms": 12.0,
+            "median_tpot_ms": math.inf,
+            "mean_tpot_ms": 1.0,
+        }
+    )
+    ttft, tpot = run.statistic("ttft_s"), run.statistic("tpot_s")
+    assert ttft is not None
+    assert tpot is not None
+    assert ttft.mean is None
+    assert ttft.at(0.99) == pytest.approx(0.012)
+    assert tpot.median is None
+    assert tpot.mean == pytest.approx(0.001)
