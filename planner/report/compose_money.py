@@ -72,7 +72,9 @@ def _bars(facts: WeekFacts, words: Words, name: Name, title: str) -> Bars:
     bars = []
     for one in facts.services:
         now, before = getattr(one.now, name), getattr(one.before, name)
-        bars.append(Bar(one.service, now.value, words.money(now), before.value, words.money(before)))
+        bars.append(
+            Bar(one.service, words.drawn(now.value), words.money(now), words.drawn(before.value), words.money(before))
+        )
     return Bars(words(title), tuple(bars), (words("this_week"), words("last_week")))
 
 

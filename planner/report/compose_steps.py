@@ -107,7 +107,8 @@ def _table(advised: Sequence[Advised], words: Words) -> Table:
 def _bar(one: Advised, words: Words) -> Bar:
     label = words.joined(one.service, words.named("strategy", one.strategy, "strategy_other"))
     saving = one.saving_usd
-    return Bar(label, saving.value, words.money(saving), low=saving.low, high=saving.high)
+    low, high = words.drawn(saving.low), words.drawn(saving.high)
+    return Bar(label, words.drawn(saving.value), words.money(saving), low=low, high=high)
 
 
 def verified_section(facts: WeekFacts, words: Words) -> Section:

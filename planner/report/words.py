@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -45,6 +46,8 @@ class Words:
         key = f"{prefix}_{name}"
         if key in texts(self.language):
             return self(key)
+        if self.hidden:  # a name of somebody's own
+            return self("unknown")
         return self(other, name=name) if other else name
 
     def joined(self, *parts: str) -> str:
@@ -64,6 +67,12 @@ class Words:
             return ("−" if value < 0 else "") + f"$ {band(size)}"
         text = f"${size:.2g}" if 0 < size < 0.01 else f"${size:,.2f}" if size < 100 else f"${size:,.0f}"
         return ("−" if value < 0 else "") + text
+
+    def drawn(self, value: float | None) -> float | None:
+        """How long a bar is; in a copy that is given away as long as the low end of its band, for pixels can be measured."""
+        if not self.hidden or value is None or value <= 0:
+            return value
+        return float(2.0 ** math.floor(math.log2(value)))
 
     def money(self, figure: Figure) -> str:
         """Money, or why there is none."""

@@ -174,3 +174,14 @@ def test_a_storm_of_drifts_is_cut_and_says_so() -> None:
     many = tuple(Anomaly("chat", "burn", FULL.week.start_s + n) for n in range(40))
     text = next(t for n, t in rendered(replace(FULL, anomalies=many), "en").items() if n.endswith(".md"))
     assert "25 more are not shown" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_copy_names_no_kind_of_our_users_and_draws_no_exact_money(language: Language) -> None:
+    own = Advised("a", "chat", "secret_plan", "proposed", Figure(1234.5, 1200.0, 1300.0), "secret_plan")
+    anomaly = Anomaly("chat", "secret_plan", FULL.week.start_s)
+    two = replace(FULL, advised=(own,), anomalies=(anomaly,))
+    more = replace(two, advised=(replace(own, saving_usd=Figure(1111.1, 1030.0, 1290.0)),))
+    copies = [rendered(facts, language, hidden=True) for facts in (two, more)]
+    assert not any("secret_plan" in text for text in copies[0].values())
+    assert copies[0] == copies[1]  # both are of one band
