@@ -67,6 +67,7 @@ class Evidencing:
     watch: Watch
     args: Callable[[], Mapping[str, str]] = dict
     startup_s: Mapping[str, float] = field(default_factory=dict)
+    most_read: int = MOST_READ
 
     def readable_since(self, service: str, start_s: float, end_s: float) -> float:
         """Where a range has to begin so that its requests can be read; its own start where they are few. Blocking.
@@ -80,12 +81,12 @@ class Evidencing:
         return start_s + self._readable(service, end_s - start_s, lambda length: (start_s, start_s + length))
 
     def _readable(self, service: str, whole_s: float, span: Callable[[float], tuple[float, float]]) -> float:
-        if self.reads.count(Slice(service, *span(whole_s))) <= MOST_READ:
+        if self.reads.count(Slice(service, *span(whole_s))) <= self.most_read:
             return whole_s
         fits, over = 0.0, whole_s
         for _ in range(_HALVES):
             middle = (fits + over) / 2
-            if self.reads.count(Slice(service, *span(middle))) <= MOST_READ:
+            if self.reads.count(Slice(service, *span(middle))) <= self.most_read:
                 fits = middle
             else:
                 over = middle
@@ -117,7 +118,7 @@ class Evidencing:
         source = _Source(
             service, start_s, end_s, facts, attained, layers.windows, self._derived(service, layers.windows, start_s, end_s),
             minutes, told, {**self.args()}, self.reads.vantage(service), Limits(*_limits(self.watch, service)),
-            view.objective, self._price(told), next((t.labels.get("gpu") for t in view.targets if t.labels.get("gpu")), None),
+            view.objective, self._price(told), tuple(sorted({gpu for t in view.targets if (gpu := t.labels.get("gpu"))})),
             self._gpus(told), self.startup_s.get(service), by_hour, drift,
         )  # fmt: skip
         return await asyncio.to_thread(source.gathered)
@@ -182,7 +183,7 @@ class _Source:
     limits: Limits
     objective: float | None
     usd_per_gpu_hour: Estimate | None
-    gpu: str | None
+    cards: tuple[str, ...]  # types of the GPUs, as the targets tell them
     gpus: int | None
     startup_s: float | None
     by_hour: tuple[float, ...]
@@ -192,13 +193,16 @@ class _Source:
         """The evidence. Raises ``NoDataError`` or ``ConfigError``."""
         at_once = gathering.concurrency(self.facts)
         seen = self._seen(at_once)
-        running = gathering.running(self.told, self.args, self.gpu, seen.running_peak)
+        gpu = self.cards[0] if len(self.cards) == 1 else None
+        running = gathering.running(self.told, self.args, gpu, seen.running_peak)
         most = running.scheduler.max_num_seqs  # a preempted request waits again, which its span does not tell
         if seen.running is not None and seen.running_peak is not None:
             seen = replace(seen, running=min(seen.running, most), running_peak=min(seen.running_peak, most))
         replicas = max(1, len(self.told))
         trace, fitted, missing = self._traffic(running, replicas)
-        vram, speed, about = sized(running, self.gpu, self.gpus)
+        vram, speed, about = sized(running, gpu, self.gpus)
+        if len(self.cards) > 1:
+            about = (f"targets run on {' and '.join(self.cards)}: nothing is said of memory, precision or other cards",)
         if self.usd_per_gpu_hour is None:
             missing.append("no price of the GPUs is known: savings cannot be told; write gpus and gpu_hour_usd")
         if self.objective is None:
@@ -220,19 +224,23 @@ class _Source:
             if fitted is not None:
                 return trace, fitted, [*missing]
             raise NoDataError(
-                f"{self.service}: {self.facts.height:,} requests ended, and fewer than {gathering.LEAST_FIT} of them tell a TTFT: "
-                "how long a step takes is not known; send the engine's traces, or stream"
+                f"{self.service}: {self.facts.height:,} requests ended, and fewer than {gathering.LEAST_FIT} of them succeeded "
+                "and tell both lengths and a TTFT: how long a step takes is not known; send the engine's traces, or stream"
             )
         return (*self._from_metrics(), [])
 
     def _from_metrics(self) -> tuple[Trace, Fitted]:
         """Traffic and step from the engines' own counters; says that it is the poorer way."""
         ended = sum(w.counter("requests_finished_total") or 0.0 for w in self.windows)
-        tokens = [
-            sum(w.counter(name) or 0.0 for w in self.windows) for name in ("input_tokens_total", "output_tokens_total")
-        ]
         if not ended or self.minutes is None:
             raise NoDataError(f"{self.service}: no request ended in the window; widen it, or wait for traffic")
+        names = ("input_tokens_total", "output_tokens_total")
+        tokens = [_summed(self.windows, name) or 0.0 for name in names]
+        unknown = [name for name, count in zip(names, tokens, strict=True) if not count]
+        if unknown:
+            raise NoDataError(
+                f"{self.service}: the engines do not tell {' and '.join(unknown)}: lengths are not known; send traces"
+            )
         found = calibrate(_rows(self.minutes), _ANY_ENGINE)
         trace = gathering.drawn_trace(ended, self.end_s - self.start_s, tokens[0] / ended, tokens[1] / ended)
         return trace, gathering.fitted_to_metrics(found)
@@ -270,8 +278,14 @@ class _Source:
             told = self.derived.numbers.get(f"{which}_p99_seconds")
             return _value(told) or (told.bounds.high if told is not None and told.bounds is not None else None)
         column = tpot(self.vantage) if which == "tpot" else pl.col(f"{self.vantage.value}_ttft_s")
-        values = self.facts.select(column.alias("value"))["value"].drop_nulls().sort()
-        return float(values[-(-99 * len(values) // 100) - 1]) if len(values) >= 100 else None
+        weight = pl.col("weight").fill_null(
+            1.0
+        )  # of traces that were kept by their tail each stands for another number
+        told = self.facts.select(column.alias("value"), weight.alias("w")).drop_nulls("value").sort("value")
+        whole, squares = float(told["w"].sum()), float((told["w"] ** 2).sum())
+        if squares <= 0 or whole * whole / squares * (1 + 1e-9) < 100:
+            return None
+        return float(told.filter(pl.col("w").cum_sum() >= 0.99 * whole * (1 - 1e-12))["value"][0])
 
     def _off_scale(self) -> tuple[str, ...]:
         """Latencies with a target whose quantile lies above the last bucket; single requests have no buckets."""
