@@ -278,14 +278,13 @@ class _Source:
             told = self.derived.numbers.get(f"{which}_p99_seconds")
             return _value(told) or (told.bounds.high if told is not None and told.bounds is not None else None)
         column = tpot(self.vantage) if which == "tpot" else pl.col(f"{self.vantage.value}_ttft_s")
-        weight = pl.col("weight").fill_null(
-            1.0
-        )  # of traces that were kept by their tail each stands for another number
-        told = self.facts.select(column.alias("value"), weight.alias("w")).drop_nulls("value").sort("value")
-        whole, squares = float(told["w"].sum()), float((told["w"] ** 2).sum())
+        # of traces that were kept by their tail each stands for another number
+        weight = pl.col("weight").fill_null(1.0).alias("w")
+        rows = self.facts.select(column.alias("value"), weight).drop_nulls("value").sort("value")
+        whole, squares = float(rows["w"].sum()), float((rows["w"] ** 2).sum())
         if squares <= 0 or whole * whole / squares * (1 + 1e-9) < 100:
             return None
-        return float(told.filter(pl.col("w").cum_sum() >= 0.99 * whole * (1 - 1e-12))["value"][0])
+        return float(rows.filter(pl.col("w").cum_sum() >= 0.99 * whole * (1 - 1e-12))["value"][0])
 
     def _off_scale(self) -> tuple[str, ...]:
         """Latencies with a target whose quantile lies above the last bucket; single requests have no buckets."""
