@@ -80,9 +80,10 @@ async def test_the_list_and_one_are_told(advising: Advising) -> None:
 async def test_a_person_accepts_and_tells_that_it_is_applied(advising: Advising) -> None:
     assert (await asked(advising, "POST", f"{PATH}/r1/accept", json={"by": "ann"})).json()["state"] == "accepted"
     now = int(advising.clock.now_s())
-    applied = (await asked(advising, "POST", f"{PATH}/r1/applied", json={"by": "ann", "at": str(now - 60)})).json()
+    applied = (await asked(advising, "POST", f"{PATH}/r1/applied", json={"by": "ann", "at": str(now)})).json()
+    print(applied)
     assert applied["state"] == "applied"
-    assert applied["steps"][-1] == {"at_s": now - 60, "state": "applied", "by": "ann", "note": ""}
+    assert applied["steps"][-1] == {"at_s": now, "state": "applied", "by": "ann", "note": ""}
     kept = advising.records.get(KIND, "r1")
     assert kept is not None
     assert kept.body["state"] == "applied"
@@ -96,6 +97,7 @@ async def test_a_person_accepts_and_tells_that_it_is_applied(advising: Advising)
         (("POST", f"{PATH}/none/accept"), {}, 404, "no recommendation 'none'"),
         (("POST", f"{PATH}/r1/decline"), {}, 409, "say why it is declined"),
         (("POST", f"{PATH}/r1/applied"), {"at": "2100-01-01T00:00:00Z"}, 400, "in the future"),
+        (("POST", f"{PATH}/r1/applied"), {"at": "2020-01-01T00:00:00Z"}, 409, "before it was recommended"),
         (("POST", PATH), {"service": "chat", "window": "soon"}, 400, "window: 'soon'"),
         (("POST", PATH), {"service": "chat", "window": "0s"}, 400, "window"),
         (("POST", PATH), {"service": "chat", "mode": "win"}, 400, "mode: 'win'"),
